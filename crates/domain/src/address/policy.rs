@@ -1,0 +1,198 @@
+//! What an operator allows beyond the closed policy: `POSTHORN_EGRESS_ALLOW`.
+//!
+//! A comma list of `10.0.0.0/8`, `10.0.0.0/8:8080`, `10.1.2.3`, `10.1.2.3:8080`, `fd00::/8`,
+//! `[fd00::/8]:8080`, `[::1]:8080`, `name` and `name:port`. A name allows whatever it resolves to, an
+//! address or range what is in it. Metadata services, link-local, unspecified, multicast and broadcast
+//! addresses are allowed by their own address alone, never by a range or a name. The server's own
+//! listeners are never allowed.
+
+use core::net::{IpAddr, SocketAddr};
+
+use ipnet::IpNet;
+
+use super::{Forbidden, judge};
+use crate::url::canonical_name;
+
+/// Entries of a list; more are a mistake.
+const ENTRIES: usize = 256;
+
+/// Which entry of the list is wrong, counted from 1, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum EgressAllowError {
+    /// Over 256 entries.
+    #[error("the list of allowed targets has over 256 entries")]
+    TooMany,
+    /// Neither an address, a range nor a name.
+    #[error("entry {0} of the allowed targets is neither an address, a range nor a name")]
+    Target(usize),
+    /// A port that is not 1 to 65535.
+    #[error("entry {0} of the allowed targets has a port that is not 1 to 65535")]
+    Port(usize),
+    /// A range with bits set below its prefix.
+    #[error("entry {0} of the allowed targets has bits set below its prefix: did you mean {1}?")]
+    HostBits(usize, IpNet),
+    /// A range of IPv4-mapped addresses.
+    #[error("entry {0} of the allowed targets is an IPv4-mapped range: write the IPv4 range")]
+    Mapped(usize),
+}
+
+/// Which targets attempts may go to. The default is the closed policy.
+#[derive(Debug, Clone, Default)]
+pub struct EgressPolicy {
+    allowed: Vec<Entry>,
+    own_listeners: Vec<SocketAddr>,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    target: Target,
+    port: Option<u16>,
+}
+
+#[derive(Debug, Clone)]
+enum Target {
+    Net(IpNet),
+    Name(String),
+}
+
+impl EgressPolicy {
+    /// Reads the list; an empty one is the closed policy.
+    ///
+    /// # Errors
+    ///
+    /// [`EgressAllowError`] names the entry and what is wrong with it.
+    pub fn parse(allow: &str) -> Result<Self, EgressAllowError> {
+        let mut allowed = Vec::new();
+        if !allow.trim().is_empty() {
+            for (place, entry) in allow.split(',').enumerate() {
+                if place == ENTRIES {
+                    return Err(EgressAllowError::TooMany);
+                }
+                allowed.push(Entry::parse(place + 1, entry.trim())?);
+            }
+        }
+        Ok(Self {
+            allowed,
+            own_listeners: Vec::new(),
+        })
+    }
+
+    /// Refuses these listeners of the server itself, whatever the list allows.
+    ///
+    /// A listener on an unspecified address stands for every loopback and unspecified address; the addresses
+    /// of the machine's interfaces, which this crate cannot know, are to be given beside it.
+    #[must_use]
+    pub fn with_own_listeners(mut self, listeners: Vec<SocketAddr>) -> Self {
+        self.own_listeners = listeners;
+        self
+    }
+
+    /// Judges the target of a connection: the canonical name that led to it, if any, its address and port.
+    ///
+    /// # Errors
+    ///
+    /// [`Forbidden`] names the range that refuses it.
+    pub fn allows(&self, host: Option<&str>, ip: IpAddr, port: u16) -> Result<(), Forbidden> {
+        let ip = ip.to_canonical();
+        if self.own_listeners.iter().any(|own| is_own(*own, ip, port)) {
+            return Err(Forbidden::OwnListener);
+        }
+        let Err(forbidden) = judge(ip) else {
+            return Ok(());
+        };
+        if self
+            .allowed
+            .iter()
+            .any(|entry| entry.allows(forbidden, host, ip, port))
+        {
+            Ok(())
+        } else {
+            Err(forbidden)
+        }
+    }
+}
+
+impl Entry {
+    fn parse(place: usize, text: &str) -> Result<Self, EgressAllowError> {
+        let (target, port) = split_port(text);
+        let port = port.map(|port| parse_port(place, port)).transpose()?;
+        Ok(Self {
+            target: Target::parse(place, target)?,
+            port,
+        })
+    }
+
+    fn allows(&self, forbidden: Forbidden, host: Option<&str>, ip: IpAddr, port: u16) -> bool {
+        if self.port.is_some_and(|own| own != port) {
+            return false;
+        }
+        match &self.target {
+            Target::Net(net) if forbidden.needs_exact_name() => {
+                net.prefix_len() == net.max_prefix_len() && net.addr() == ip
+            }
+            Target::Net(net) => net.contains(&ip),
+            Target::Name(name) => !forbidden.needs_exact_name() && host == Some(name),
+        }
+    }
+}
+
+impl Target {
+    fn parse(place: usize, text: &str) -> Result<Self, EgressAllowError> {
+        let net = match (text.parse::<IpNet>(), text.parse::<IpAddr>()) {
+            (Ok(net), _) => net,
+            (_, Ok(ip)) => IpNet::from(ip.to_canonical()),
+            _ => return Self::name(text).ok_or(EgressAllowError::Target(place)),
+        };
+        match net {
+            IpNet::V6(v6) if v6.addr().to_ipv4_mapped().is_some() => {
+                Err(EgressAllowError::Mapped(place))
+            }
+            net if net.addr() != net.network() => {
+                Err(EgressAllowError::HostBits(place, net.trunc()))
+            }
+            net => Ok(Self::Net(net)),
+        }
+    }
+
+    fn name(text: &str) -> Option<Self> {
+        // What ends in a number is a mistyped address, not a name.
+        let name = canonical_name(text)?;
+        let last = name.rsplit('.').next()?;
+        (!last.bytes().all(|b| b.is_ascii_digit())).then_some(Self::Name(name))
+    }
+}
+
+/// Cuts a port off: after a bracket, or after the only colon.
+fn split_port(text: &str) -> (&str, Option<&str>) {
+    if let Some((inside, after)) = text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        return match after.strip_prefix(':') {
+            Some(port) => (inside, Some(port)),
+            None if after.is_empty() => (inside, None),
+            None => (text, None),
+        };
+    }
+    match text.split_once(':') {
+        Some((target, port)) if !port.contains(':') => (target, Some(port)),
+        _ => (text, None),
+    }
+}
+
+fn parse_port(place: usize, text: &str) -> Result<u16, EgressAllowError> {
+    let digits = text.bytes().all(|b| b.is_ascii_digit());
+    text.parse()
+        .ok()
+        .filter(|&port: &u16| digits && port != 0)
+        .ok_or(EgressAllowError::Port(place))
+}
+
+fn is_own(own: SocketAddr, ip: IpAddr, port: u16) -> bool {
+    if own.port() != port {
+        return false;
+    }
+    let own = own.ip().to_canonical();
+    // The unspecified address as a target is the host itself; as a listener it is all of the host.
+    own == ip || ip.is_unspecified() || (own.is_unspecified() && ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests;

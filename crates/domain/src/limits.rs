@@ -1,0 +1,204 @@
+//! Every bound in one file, with its unit and its reason (INV-11).
+//!
+//! A number that limits a queue, a size, a wait or a count is a constant here and nowhere else, so that
+//! "is everything bounded?" is answered by reading one page.
+
+use core::time::Duration;
+
+// What a caller submits.
+
+/// Bytes of a payload: 1 MiB. Larger facts are fetched by the receiver, not pushed.
+pub const PAYLOAD_BYTES: usize = 1024 * 1024;
+/// Levels of nesting of a JSON payload. Deeper ones overflow the stacks of common receivers.
+pub const PAYLOAD_DEPTH: usize = 128;
+/// Bytes of the request that submits an event: the payload and its envelope.
+pub const SUBMIT_BODY_BYTES: usize = PAYLOAD_BYTES + 128 * 1024;
+/// Bytes of any other request body.
+pub const REQUEST_BODY_BYTES: usize = 1024 * 1024;
+/// Characters of an event type.
+pub const EVENT_TYPE_CHARS: usize = 128;
+/// Parts of an event type.
+pub const EVENT_TYPE_PARTS: usize = 8;
+/// Pairs of metadata.
+pub const METADATA_PAIRS: usize = 20;
+/// Characters of a key of metadata.
+pub const METADATA_KEY_CHARS: usize = 64;
+/// Characters of a value of metadata.
+pub const METADATA_VALUE_CHARS: usize = 500;
+/// Headers that an event carries.
+pub const EVENT_HEADERS: usize = 10;
+/// Characters of a sender's own name for a thing (`uid`).
+pub const UID_CHARS: usize = 128;
+
+// What a tenant configures.
+
+/// Bytes of an endpoint's URL, as given and as kept. Proxies and servers refuse longer ones.
+pub const URL_BYTES: usize = 2048;
+/// Characters of a description.
+pub const DESCRIPTION_CHARS: usize = 500;
+/// Characters of a name.
+pub const NAME_CHARS: usize = 100;
+/// Patterns of an endpoint.
+pub const ENDPOINT_PATTERNS: usize = 100;
+/// Custom headers of an endpoint.
+pub const ENDPOINT_HEADERS: usize = 20;
+/// Bytes of one custom header, name and value together.
+pub const HEADER_BYTES: usize = 4096;
+/// Endpoints of a tenant: matching walks them in memory.
+pub const ENDPOINTS_PER_TENANT: usize = 10_000;
+/// Old secrets that still sign beside the new one.
+pub const OLD_SECRETS: usize = 5;
+/// Statuses that an endpoint may call fatal: 400 to 599 without 408, 410 and 429.
+pub const FATAL_STATUSES: usize = 197;
+
+// Retry policies.
+
+/// Attempts of a policy, the first included. The longest preset has 173.
+pub const POLICY_ATTEMPTS: u32 = 1000;
+/// Shortest delay of a policy: a tighter loop would be an attack on the receiver.
+pub const POLICY_DELAY_MIN: Duration = Duration::from_millis(10);
+/// Longest single delay of a policy.
+pub const POLICY_DELAY_MAX: Duration = Duration::from_hours(7 * 24);
+/// Growth of an exponential policy from one delay to the next, at most.
+pub const POLICY_FACTOR_MAX: f64 = 10.0;
+/// All delays of a policy together: no delivery lives longer.
+pub const POLICY_SPAN_MAX: Duration = MAX_AGE_MAX;
+/// Least delay that full jitter gives, else some retries would follow at once.
+pub const FULL_JITTER_MIN: Duration = Duration::from_millis(100);
+/// A receiver's Retry-After counts up to here: a typing error must not silence an endpoint for years.
+pub const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
+/// Bytes of a Retry-After that are looked at. The longest date has 33.
+pub const RETRY_AFTER_BYTES: usize = 64;
+
+// The life of a delivery.
+
+/// Shortest `max_age` of an endpoint.
+pub const MAX_AGE_MIN: Duration = Duration::from_mins(1);
+/// Longest `max_age`: as long as events are kept.
+pub const MAX_AGE_MAX: Duration = Duration::from_hours(30 * 24);
+/// Least default `max_age`: an endpoint down over a long weekend loses nothing.
+pub const MAX_AGE_DEFAULT_MIN: Duration = Duration::from_hours(5 * 24);
+/// What the default `max_age` adds to the span of the policy.
+pub const MAX_AGE_BEYOND_SPAN: Duration = Duration::from_hours(24);
+
+// One request to an endpoint.
+
+/// Time limit of an attempt, over connecting, headers and body, unless the endpoint sets its own.
+pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(15);
+/// Shortest time limit that an endpoint may set.
+pub const TIMEOUT_MIN: Duration = Duration::from_secs(1);
+/// Longest time limit that an endpoint may set.
+pub const TIMEOUT_MAX: Duration = Duration::from_secs(30);
+/// Bytes of a response's body that are read and kept; the rest is cut.
+pub const RESPONSE_BODY_BYTES: usize = 16 * 1024;
+/// Bytes of a response's headers.
+pub const RESPONSE_HEADER_BYTES: usize = 32 * 1024;
+/// Headers of a response that are kept.
+pub const RESPONSE_HEADERS: usize = 64;
+/// Headers of a response that are read at all; one with more is not an answer.
+pub const RESPONSE_HEADERS_READ: usize = 128;
+/// Bytes of a response's headers, names and values, that are kept.
+pub const RESPONSE_HEADERS_KEPT_BYTES: usize = 8 * 1024;
+/// Characters of the text of an error that are kept with an attempt.
+pub const ERROR_DETAIL_CHARS: usize = 500;
+/// Signatures of a header that a verifier looks at; a header with more is refused unread.
+pub const SIGNATURES: usize = 32;
+/// Bytes of a signature header that a verifier looks at.
+pub const SIGNATURE_HEADER_BYTES: usize = 8 * 1024;
+
+// Connections to endpoints.
+
+/// How long a connection is kept idle. Receivers close theirs after 2 s (gunicorn) or 5 s (Node, Apache), and a request
+/// written at that very moment is lost; the shorter, the rarer.
+pub const EGRESS_IDLE: Duration = Duration::from_millis(1500);
+/// Idle connections kept over all hosts: file descriptors of one node.
+pub const EGRESS_IDLE_CONNECTIONS: usize = 512;
+/// How often an HTTP/2 connection in use is asked whether it still lives, and how long it may take to say so.
+pub const EGRESS_HTTP2_PING: Duration = Duration::from_secs(5);
+/// Addresses of one name that are tried. All are vetted.
+pub const EGRESS_ADDRESSES: usize = 8;
+/// How long an address has before the next one is tried beside it (RFC 8305 recommends 250 ms).
+pub const EGRESS_DIAL_STAGGER: Duration = Duration::from_millis(250);
+/// All the time that finding a name's addresses may take.
+pub const EGRESS_DNS: Duration = Duration::from_secs(5);
+/// How long one name server has to answer one question.
+pub const EGRESS_DNS_TRY: Duration = Duration::from_millis(1500);
+/// How often a question that got no answer is asked again.
+pub const EGRESS_DNS_RETRIES: usize = 2;
+/// How long the other address family has once one has answered.
+pub const EGRESS_DNS_SECOND_FAMILY: Duration = Duration::from_secs(1);
+/// Questions under way on one connection to a name server.
+pub const EGRESS_DNS_REQUESTS: usize = 1024;
+
+// Accepting.
+
+/// Events of one flush.
+pub const FLUSH_ROWS: usize = 512;
+/// Bytes of one flush, with endpoint lists. A single event over it flushes alone.
+pub const FLUSH_BYTES: usize = 1024 * 1024;
+/// Hand-over rows of one flush.
+pub const FLUSH_HANDOVERS: usize = 5000;
+/// How long a flush waits for company under load.
+pub const FLUSH_LINGER: Duration = Duration::from_millis(2);
+/// Time limit of the statement that a flush is.
+pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
+/// Events waiting to be flushed; over it callers get 503.
+pub const ACCEPT_QUEUE_ROWS: usize = 8192;
+/// Bytes waiting to be flushed; over it callers get 503.
+pub const ACCEPT_QUEUE_BYTES: usize = 64 * 1024 * 1024;
+
+// Dispatching and recording.
+
+/// Requests under way to one endpoint from one node, unless the endpoint sets its own limit.
+pub const IN_FLIGHT_PER_ENDPOINT: usize = 16;
+/// Requests under way from one node.
+pub const IN_FLIGHT_PER_NODE: usize = 2048;
+/// Bytes of payloads that one tenant's deliveries hold in memory; the rest is parked.
+pub const DISPATCH_BYTES_PER_TENANT: usize = 64 * 1024 * 1024;
+/// Bytes of payloads that all deliveries hold in memory.
+pub const DISPATCH_BYTES: usize = 256 * 1024 * 1024;
+/// How long after its commit a delivery may wait in memory; then it goes to `pending`.
+pub const UNSENT_FOR: Duration = Duration::from_secs(3);
+/// Results waiting to be recorded; no request is started while there are more.
+pub const UNRECORDED: usize = 4096;
+/// How long a batch of results gathers.
+pub const RECORD_LINGER: Duration = Duration::from_millis(20);
+/// Rows per endpoint that one scan for due deliveries takes; the rest of that endpoint is parked.
+pub const DUE_ROWS_PER_ENDPOINT: usize = 64;
+/// Rows that one scan for due deliveries takes in all.
+pub const DUE_ROWS: usize = 1024;
+
+// Nodes.
+
+/// How long a lease holds without renewal.
+pub const LEASE_TTL: Duration = Duration::from_secs(8);
+/// How often a lease is renewed.
+pub const LEASE_RENEWAL: Duration = Duration::from_secs(2);
+/// How often the watermark is written.
+pub const WATERMARK_EVERY: Duration = Duration::from_secs(1);
+/// How often a node looks for changes of the configuration.
+pub const CONFIG_POLL: Duration = Duration::from_millis(250);
+/// Deliveries that recovery writes into `pending` in one statement.
+pub const RECOVERY_ROWS: usize = 2000;
+/// Slots that endpoints are spread over: the values of one byte.
+pub const SHARDS: usize = 256;
+
+// Reading.
+
+/// Rows of a list when nobody asks for another number.
+pub const LIST_DEFAULT: u32 = 50;
+/// Rows of a list at most.
+pub const LIST_MAX: u32 = 250;
+
+// The database.
+
+/// How long a request waits for a connection.
+pub const DATABASE_WAIT: Duration = Duration::from_secs(5);
+/// How long the batcher waits for the answer to a flush: a little longer than the statement may take.
+pub const FLUSH_WAIT: Duration = Duration::from_secs(12);
+/// How long a caller waits for its event to be durable; then 503, whatever becomes of it.
+pub const ACCEPT_WAIT: Duration = Duration::from_secs(10);
+/// How long a stopping node tries to settle the flush it is in.
+pub const SHUTDOWN_FLUSH_WAIT: Duration = Duration::from_secs(10);
+/// Payloads above this many bytes are compressed in the log.
+pub const COMPRESS_ABOVE: usize = 2048;

@@ -1,0 +1,503 @@
+//! Retry policies: how many attempts a delivery has and how long it waits between them.
+//!
+//! A policy is a value. Its JSON is what the API takes and gives and what the database keeps:
+//! `{"kind": "preset", "name"}`, `{"kind": "fixed", "delay_ms", "max_attempts"}`,
+//! `{"kind": "exponential", "base_ms", "factor", "cap_ms", "max_attempts", "jitter"}` or
+//! `{"kind": "schedule", "delays_ms", "jitter"}`. Unknown fields are refused. `jitter` may be left out
+//! and is then `{"spread": 0.2}`; `max_attempts` counts the first attempt.
+//!
+//! Bounds: 1 to 1,000 attempts; each delay 10 ms to 7 days; `factor` 1 to 10; `spread` 0 to 1; all delays
+//! together at most 30 days, since no delivery lives longer.
+
+use core::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits;
+use crate::word::words;
+
+/// When a failed attempt is followed by the next.
+///
+/// Values that came from outside are within the bounds of the module; every method is total for any value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(
+    tag = "kind",
+    rename_all = "snake_case",
+    try_from = "wire::RetryPolicy"
+)]
+pub enum RetryPolicy {
+    /// One that we named.
+    Preset {
+        /// Which one.
+        name: Preset,
+    },
+    /// The same delay each time.
+    Fixed {
+        /// Milliseconds between attempts.
+        delay_ms: u64,
+        /// Attempts, the first included.
+        max_attempts: u32,
+    },
+    /// Delays that grow by a factor up to a cap.
+    Exponential {
+        /// Milliseconds after the first failure.
+        base_ms: u64,
+        /// Each delay is this many times the one before.
+        factor: f64,
+        /// Milliseconds that no delay exceeds before jitter.
+        cap_ms: u64,
+        /// Attempts, the first included.
+        max_attempts: u32,
+        /// How delays are spread.
+        jitter: Jitter,
+    },
+    /// Delays one by one; there is one more attempt than there are delays.
+    Schedule {
+        /// Milliseconds after the first failure, the second, and so on.
+        delays_ms: Vec<u64>,
+        /// How delays are spread.
+        jitter: Jitter,
+    },
+}
+
+words! {
+    /// Policies with a name.
+    "retry preset" Preset {
+        /// 1 s, 3 attempts: a receiver in the same house.
+        Internal = "internal",
+        /// 500 ms doubling to 30 s, 5 attempts, no jitter.
+        InternalBulk = "internal_bulk",
+        /// 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h, spread 0.2. The default.
+        Standard = "standard",
+        /// 1 s doubling to 60 s, 12 attempts, full jitter.
+        HighVolume = "high_volume",
+        /// 5 s, 15 s, 45 s, 2 min, 5 min, then hourly for a week, spread 0.1.
+        Financial = "financial",
+    }
+}
+
+/// How a delay `d` is spread, so that what failed together does not come back together.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Jitter {
+    /// Exactly `d`.
+    None,
+    /// Anything from 0 to `d`, but at least 100 ms.
+    Full,
+    /// Anything from `d / 2` to `d`.
+    Equal,
+    /// Anything from `d (1 - r)` to `d (1 + r)`.
+    Spread(f64),
+}
+
+impl Default for Jitter {
+    fn default() -> Self {
+        Self::Spread(0.2)
+    }
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self::Preset {
+            name: Preset::Standard,
+        }
+    }
+}
+
+/// Which bound a policy breaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RetryPolicyError {
+    /// `max_attempts`, or one more than the number of `delays_ms`.
+    #[error("a policy has 1 to 1000 attempts")]
+    Attempts,
+    /// A delay.
+    #[error("a delay is 10 ms to 7 days (604800000 ms)")]
+    Delay,
+    /// `cap_ms` under `base_ms`.
+    #[error("cap_ms is at least base_ms")]
+    Cap,
+    /// `factor`.
+    #[error("factor is 1 to 10")]
+    Factor,
+    /// `spread`.
+    #[error("spread is 0 to 1")]
+    Spread,
+    /// The sum of all delays.
+    #[error("all delays together are at most 30 days")]
+    Span,
+}
+
+impl RetryPolicyError {
+    /// The field that is out of bounds, as a JSON pointer inside the policy; empty for the policy as a whole.
+    #[must_use]
+    pub const fn pointer(self) -> &'static str {
+        match self {
+            Self::Attempts => "/max_attempts",
+            Self::Cap => "/cap_ms",
+            Self::Factor => "/factor",
+            Self::Spread => "/jitter/spread",
+            Self::Delay | Self::Span => "",
+        }
+    }
+}
+
+impl RetryPolicy {
+    /// Takes the policy when it is within the bounds. Reading one from JSON has done this already.
+    ///
+    /// # Errors
+    ///
+    /// [`RetryPolicyError`] names the bound that it breaks.
+    pub fn checked(self) -> Result<Self, RetryPolicyError> {
+        match self.shape() {
+            Shape::Fixed {
+                delay_ms,
+                max_attempts,
+            } => {
+                check_attempts(max_attempts)?;
+                check_delay(delay_ms)?;
+            }
+            Shape::Exponential {
+                base_ms,
+                factor,
+                cap_ms,
+                max_attempts,
+                jitter,
+            } => {
+                check_attempts(max_attempts)?;
+                check_delay(base_ms)?;
+                check_delay(cap_ms)?;
+                check_jitter(jitter)?;
+                if cap_ms < base_ms {
+                    return Err(RetryPolicyError::Cap);
+                }
+                if !(1.0..=limits::POLICY_FACTOR_MAX).contains(&factor) {
+                    return Err(RetryPolicyError::Factor);
+                }
+            }
+            Shape::Schedule { delays_ms, jitter } => {
+                check_attempts(
+                    u32::try_from(delays_ms.len()).map_or(u32::MAX, |n| n.saturating_add(1)),
+                )?;
+                delays_ms.iter().try_for_each(|&delay| check_delay(delay))?;
+                check_jitter(jitter)?;
+            }
+        }
+        if self.span() > limits::POLICY_SPAN_MAX {
+            Err(RetryPolicyError::Span)
+        } else {
+            Ok(self)
+        }
+    }
+
+    /// Attempts that the policy allows, the first included.
+    #[must_use]
+    pub fn max_attempts(&self) -> u32 {
+        match self.shape() {
+            Shape::Fixed { max_attempts, .. } | Shape::Exponential { max_attempts, .. } => {
+                max_attempts.max(1)
+            }
+            Shape::Schedule { delays_ms, .. } => {
+                u32::try_from(delays_ms.len()).map_or(u32::MAX, |n| n.saturating_add(1))
+            }
+        }
+        .min(limits::POLICY_ATTEMPTS)
+    }
+
+    /// How long to wait after `step` failures that count (1 after the first), jitter included.
+    ///
+    /// `draw` is uniform in [0, 1). `None` when the policy allows no further attempt. With no failure yet
+    /// there is nothing to wait for.
+    #[must_use]
+    pub fn delay(&self, step: u32, draw: f64) -> Option<Duration> {
+        Some(self.jitter().spread(self.nominal(step)?, draw))
+    }
+
+    /// The delays before jitter, in milliseconds: one less than there are attempts.
+    #[must_use]
+    pub fn delays_ms(&self) -> Vec<u64> {
+        self.nominals()
+            .map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX))
+            .collect()
+    }
+
+    /// The sum of the delays before jitter.
+    #[must_use]
+    pub fn span(&self) -> Duration {
+        self.nominals()
+            .fold(Duration::ZERO, Duration::saturating_add)
+    }
+
+    /// How long a delivery lives when its endpoint does not say: the span and a day, 5 to 30 days.
+    #[must_use]
+    pub fn default_max_age(&self) -> Duration {
+        self.span()
+            .saturating_add(limits::MAX_AGE_BEYOND_SPAN)
+            .clamp(limits::MAX_AGE_DEFAULT_MIN, limits::MAX_AGE_MAX)
+    }
+
+    fn nominals(&self) -> impl Iterator<Item = Duration> {
+        (1..self.max_attempts()).map_while(|step| self.nominal(step))
+    }
+
+    /// The delay after `step` failures, before jitter.
+    fn nominal(&self, step: u32) -> Option<Duration> {
+        if step >= self.max_attempts() {
+            return None;
+        }
+        let Some(place) = step.checked_sub(1) else {
+            return Some(Duration::ZERO);
+        };
+        match self.shape() {
+            Shape::Fixed { delay_ms, .. } => Some(Duration::from_millis(delay_ms)),
+            Shape::Exponential {
+                base_ms,
+                factor,
+                cap_ms,
+                ..
+            } => {
+                let cap = Duration::from_millis(cap_ms);
+                let growth = factor.powi(i32::try_from(place).unwrap_or(i32::MAX));
+                Some(
+                    times(Duration::from_millis(base_ms), growth)
+                        .unwrap_or(cap)
+                        .min(cap),
+                )
+            }
+            Shape::Schedule { delays_ms, .. } => {
+                let delay = delays_ms.get(usize::try_from(place).ok()?)?;
+                Some(Duration::from_millis(*delay))
+            }
+        }
+    }
+
+    fn jitter(&self) -> Jitter {
+        match self.shape() {
+            Shape::Fixed { .. } => Jitter::None,
+            Shape::Exponential { jitter, .. } | Shape::Schedule { jitter, .. } => jitter,
+        }
+    }
+
+    fn shape(&self) -> Shape<'_> {
+        match *self {
+            Self::Preset { name } => name.shape(),
+            Self::Fixed {
+                delay_ms,
+                max_attempts,
+            } => Shape::Fixed {
+                delay_ms,
+                max_attempts,
+            },
+            Self::Exponential {
+                base_ms,
+                factor,
+                cap_ms,
+                max_attempts,
+                jitter,
+            } => Shape::Exponential {
+                base_ms,
+                factor,
+                cap_ms,
+                max_attempts,
+                jitter,
+            },
+            Self::Schedule {
+                ref delays_ms,
+                jitter,
+            } => Shape::Schedule { delays_ms, jitter },
+        }
+    }
+}
+
+/// A policy with its preset looked up.
+#[derive(Clone, Copy)]
+enum Shape<'a> {
+    Fixed {
+        delay_ms: u64,
+        max_attempts: u32,
+    },
+    Exponential {
+        base_ms: u64,
+        factor: f64,
+        cap_ms: u64,
+        max_attempts: u32,
+        jitter: Jitter,
+    },
+    Schedule {
+        delays_ms: &'a [u64],
+        jitter: Jitter,
+    },
+}
+
+const SECOND: u64 = 1000;
+const MINUTE: u64 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
+
+const STANDARD: [u64; 9] = [
+    5 * SECOND,
+    5 * MINUTE,
+    30 * MINUTE,
+    2 * HOUR,
+    5 * HOUR,
+    10 * HOUR,
+    14 * HOUR,
+    20 * HOUR,
+    24 * HOUR,
+];
+
+/// Five quick ones, then 167 hours: a week less an hour.
+const FINANCIAL: [u64; 172] = {
+    let mut delays = [HOUR; 172];
+    let (quick, _) = delays.split_at_mut(5);
+    quick.copy_from_slice(&[5 * SECOND, 15 * SECOND, 45 * SECOND, 2 * MINUTE, 5 * MINUTE]);
+    delays
+};
+
+impl Preset {
+    const fn shape(self) -> Shape<'static> {
+        match self {
+            Self::Internal => Shape::Fixed {
+                delay_ms: SECOND,
+                max_attempts: 3,
+            },
+            Self::InternalBulk => Shape::Exponential {
+                base_ms: 500,
+                factor: 2.0,
+                cap_ms: 30 * SECOND,
+                max_attempts: 5,
+                jitter: Jitter::None,
+            },
+            Self::Standard => Shape::Schedule {
+                delays_ms: &STANDARD,
+                jitter: Jitter::Spread(0.2),
+            },
+            Self::HighVolume => Shape::Exponential {
+                base_ms: SECOND,
+                factor: 2.0,
+                cap_ms: MINUTE,
+                max_attempts: 12,
+                jitter: Jitter::Full,
+            },
+            Self::Financial => Shape::Schedule {
+                delays_ms: &FINANCIAL,
+                jitter: Jitter::Spread(0.1),
+            },
+        }
+    }
+}
+
+impl Jitter {
+    /// Spreads one delay by a draw from [0, 1).
+    fn spread(self, delay: Duration, draw: f64) -> Duration {
+        let draw = within_unit(draw);
+        let by = match self {
+            Self::None => return delay,
+            Self::Full => draw,
+            Self::Equal => f64::midpoint(1.0, draw),
+            Self::Spread(r) => 1.0 + within_unit(r) * (2.0 * draw - 1.0),
+        };
+        let spread = times(delay, by).unwrap_or(delay);
+        if self == Self::Full {
+            spread.max(limits::FULL_JITTER_MIN)
+        } else {
+            spread
+        }
+    }
+}
+
+/// A factor that is not a number would poison the schedule: it counts as the middle.
+fn within_unit(x: f64) -> f64 {
+    if x.is_nan() { 0.5 } else { x.clamp(0.0, 1.0) }
+}
+
+fn times(delay: Duration, by: f64) -> Option<Duration> {
+    Duration::try_from_secs_f64(delay.as_secs_f64() * by).ok()
+}
+
+fn check_attempts(attempts: u32) -> Result<(), RetryPolicyError> {
+    if (1..=limits::POLICY_ATTEMPTS).contains(&attempts) {
+        Ok(())
+    } else {
+        Err(RetryPolicyError::Attempts)
+    }
+}
+
+fn check_delay(ms: u64) -> Result<(), RetryPolicyError> {
+    let bounds = limits::POLICY_DELAY_MIN..=limits::POLICY_DELAY_MAX;
+    if bounds.contains(&Duration::from_millis(ms)) {
+        Ok(())
+    } else {
+        Err(RetryPolicyError::Delay)
+    }
+}
+
+fn check_jitter(jitter: Jitter) -> Result<(), RetryPolicyError> {
+    match jitter {
+        Jitter::Spread(r) if !(0.0..=1.0).contains(&r) => Err(RetryPolicyError::Spread),
+        _ => Ok(()),
+    }
+}
+
+/// The policy as it is written, before its bounds are checked.
+mod wire {
+    use super::{Jitter, Preset, RetryPolicyError};
+
+    #[derive(serde::Deserialize)]
+    #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+    pub(super) enum RetryPolicy {
+        Preset {
+            name: Preset,
+        },
+        Fixed {
+            delay_ms: u64,
+            max_attempts: u32,
+        },
+        Exponential {
+            base_ms: u64,
+            factor: f64,
+            cap_ms: u64,
+            max_attempts: u32,
+            #[serde(default)]
+            jitter: Jitter,
+        },
+        Schedule {
+            delays_ms: Vec<u64>,
+            #[serde(default)]
+            jitter: Jitter,
+        },
+    }
+
+    impl TryFrom<RetryPolicy> for super::RetryPolicy {
+        type Error = RetryPolicyError;
+
+        fn try_from(wire: RetryPolicy) -> Result<Self, RetryPolicyError> {
+            match wire {
+                RetryPolicy::Preset { name } => Self::Preset { name },
+                RetryPolicy::Fixed {
+                    delay_ms,
+                    max_attempts,
+                } => Self::Fixed {
+                    delay_ms,
+                    max_attempts,
+                },
+                RetryPolicy::Exponential {
+                    base_ms,
+                    factor,
+                    cap_ms,
+                    max_attempts,
+                    jitter,
+                } => Self::Exponential {
+                    base_ms,
+                    factor,
+                    cap_ms,
+                    max_attempts,
+                    jitter,
+                },
+                RetryPolicy::Schedule { delays_ms, jitter } => Self::Schedule { delays_ms, jitter },
+            }
+            .checked()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
