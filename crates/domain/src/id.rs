@@ -315,11 +315,8 @@ fn mint(at: DateTime<Utc>, random: [u8; 8]) -> Uuid {
 fn floor_at(at: DateTime<Utc>) -> Uuid {
     // An id holds whole microseconds: the first that is not before `at` is the next one when `at` has a rest.
     let rest = at.timestamp_subsec_nanos() % 1000;
-    let at = if rest == 0 {
-        at
-    } else {
-        at + chrono::TimeDelta::nanoseconds(i64::from(1000 - rest))
-    };
+    let up = chrono::TimeDelta::nanoseconds(if rest == 0 { 0 } else { i64::from(1000 - rest) });
+    let at = at.checked_add_signed(up).unwrap_or(at);
     let (millis, micros) = split(at);
     bits(
         millis,

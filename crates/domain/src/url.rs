@@ -192,15 +192,15 @@ impl<'de> Deserialize<'de> for EndpointUrl {
 
 /// Brings the name of a host into the one spelling that everything uses: lower case, ASCII, no trailing dot.
 ///
-/// `None` when it is no name: empty, over 253 characters, or with a label that is empty or over 63.
+/// `None` when it is no name: empty, over 253 characters, with a label that is empty or over 63, or with a
+/// character that no resolver takes (beside letters, digits and hyphens only `_`, which people use at home).
 #[must_use]
 pub fn canonical_name(name: &str) -> Option<String> {
     let ascii = idna::domain_to_ascii_cow(name.as_bytes(), idna::AsciiDenyList::URL).ok()?;
     let ascii = ascii.strip_suffix('.').unwrap_or(&ascii);
-    let labels_fit = ascii
-        .split('.')
-        .all(|label| (1..=63).contains(&label.len()));
-    (labels_fit && ascii.len() <= 253).then(|| ascii.to_owned())
+    let known = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    let is_label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(known);
+    (ascii.len() <= 253 && ascii.split('.').all(is_label)).then(|| ascii.to_owned())
 }
 
 /// Splits after `://`. The URL parser would also take `http:/host` and `http:host`.

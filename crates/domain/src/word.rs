@@ -74,28 +74,33 @@ pub(crate) use words;
 
 #[cfg(test)]
 mod tests {
-    words! {
-        /// Two words, for the tests.
-        "colour" Colour {
-            Red = "red",
-            DeepBlue = "deep_blue",
-        }
-    }
+    use crate::endpoint::KeepResponses;
+    use crate::scope::Scope;
 
     #[test]
     fn every_word_reads_back_as_its_member() {
-        for colour in Colour::ALL {
-            assert_eq!(colour.as_str().parse(), Ok(*colour));
+        for scope in Scope::ALL {
+            assert_eq!(scope.as_str().parse(), Ok(*scope));
+            assert_eq!(
+                serde_json::from_str::<Scope>(&format!("\"{scope}\"")).unwrap(),
+                *scope
+            );
         }
     }
 
     #[test]
     fn a_foreign_word_is_refused_and_the_known_ones_are_listed() {
+        let refusal = "All".parse::<KeepResponses>().unwrap_err();
         assert_eq!(
-            "Red".parse::<Colour>().map_err(|e| e.to_string()),
-            Err("not a known colour".into())
+            refusal.to_string(),
+            "not a known choice of responses to keep"
         );
-        let refusal = serde_json::from_str::<Colour>("\"green\"").map_err(|e| e.to_string());
-        assert!(matches!(refusal, Err(text) if text.starts_with("expected one of: red deep_blue")));
+        let refusal = serde_json::from_str::<KeepResponses>("\"some\"")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            refusal.starts_with("expected one of: failures all none"),
+            "{refusal}"
+        );
     }
 }
