@@ -69,7 +69,7 @@ pub(crate) fn postgres(
     from_system: bool,
     voice: Voice,
 ) -> Result<Postgres> {
-    let found = Postgres::find(place)?;
+    let found = Postgres::for_cluster(place)?;
     voice.line(format_args!(
         "posthorn up: this machine has {}.",
         inventory(found.as_ref())

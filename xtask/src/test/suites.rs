@@ -46,7 +46,7 @@ pub(super) fn all() -> Vec<Suite> {
 fn format(yard: &mut Yard<'_>) -> Result<Count> {
     let mut fmt = yard.cargo();
     logged(
-        fmt.args(["fmt", "--all", "--check"]),
+        fmt.args(["fmt", "--all", "--", "--check", "-l"]),
         &yard.workspace.logs()?.join("format.log"),
     )?;
     Ok(Count::ONE_PASSED)

