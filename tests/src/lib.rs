@@ -1,1 +1,7 @@
-//! Placeholder.
+//! What whole-program tests stand on: endpoints that do as a script says, and a name server that answers as a test wants.
+//!
+//! Guarantees: everything listens on a free port of the loopback, ends when dropped, and waits with a deadline, so that no
+//! test needs to sleep. Does not: know the server under test; the tests themselves are in `tests/it`, one binary.
+
+pub mod name_server;
+pub mod receiver;
