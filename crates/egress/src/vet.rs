@@ -1,0 +1,95 @@
+//! From a URL's host and port to the addresses that may be dialled (INV-8).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use posthorn_domain::{
+    address::{EgressPolicy, Forbidden},
+    limits,
+};
+
+use crate::{
+    options::{EgressError, EgressOptions},
+    resolve::{Names, ResolveError},
+};
+
+/// Why a host may not be dialled.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum VetError {
+    /// The URL names a forbidden address itself.
+    #[error("this address is not allowed as a target: {0}")]
+    Literal(Forbidden),
+    /// At least one address of the name is forbidden. Which one is not said: names that only this server's network
+    /// resolves would be mapped by whoever may set a URL.
+    #[error("the host name has an address that is not allowed as a target: {0}")]
+    Name(Forbidden),
+    /// The name has no address.
+    #[error(transparent)]
+    Resolve(#[from] ResolveError),
+}
+
+/// Judges hosts: policy and names.
+#[derive(Clone)]
+pub(crate) struct Guard {
+    policy: EgressPolicy,
+    names: Names,
+}
+
+impl Guard {
+    /// Takes the policy and reads the resolver's configuration.
+    pub(crate) fn new(policy: EgressPolicy, options: &EgressOptions) -> Result<Self, EgressError> {
+        Ok(Self {
+            policy,
+            names: Names::new(&options.name_servers)?,
+        })
+    }
+
+    /// The addresses of `host` (a name, or a literal without brackets) that may be dialled, best first; never empty.
+    pub(crate) async fn vet(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, VetError> {
+        if let Ok(ip) = host.parse::<IpAddr>() {
+            self.policy
+                .allows(None, ip, port)
+                .map_err(VetError::Literal)?;
+            return Ok(vec![SocketAddr::new(ip, port)]);
+        }
+        let name = host.strip_suffix('.').unwrap_or(host);
+        if is_localhost(name) {
+            return self.vet_localhost(name, port);
+        }
+        let found = self.names.look_up(host).await?;
+        for ip in &found {
+            self.policy
+                .allows(Some(name), *ip, port)
+                .map_err(VetError::Name)?;
+        }
+        Ok(found
+            .into_iter()
+            .take(limits::EGRESS_ADDRESSES)
+            .map(|ip| SocketAddr::new(ip, port))
+            .collect())
+    }
+
+    /// `localhost` is loopback by definition (RFC 6761, 6.3) and nobody is asked. It is also the one name with two
+    /// addresses of which an operator commonly allows one, so here the allowed ones are used.
+    fn vet_localhost(&self, name: &str, port: u16) -> Result<Vec<SocketAddr>, VetError> {
+        let mut allowed = Vec::new();
+        let mut forbidden = None;
+        for ip in [
+            IpAddr::from(Ipv4Addr::LOCALHOST),
+            IpAddr::from(Ipv6Addr::LOCALHOST),
+        ] {
+            match self.policy.allows(Some(name), ip, port) {
+                Ok(()) => allowed.push(SocketAddr::new(ip, port)),
+                Err(why) => forbidden = forbidden.or(Some(why)),
+            }
+        }
+        match forbidden {
+            Some(why) if allowed.is_empty() => Err(VetError::Name(why)),
+            _ => Ok(allowed),
+        }
+    }
+}
+
+fn is_localhost(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name == "localhost" || name.ends_with(".localhost")
+}

@@ -1,0 +1,150 @@
+//! Names that do not resolve, or only half.
+
+use std::{net::IpAddr, time::Duration};
+
+use posthorn_domain::delivery::ErrorKind;
+use posthorn_tests::{
+    name_server::{Family, NameAnswer, NameServer},
+    receiver::Receiver,
+};
+
+use crate::fixture::{AMPLE, answered, asking, failed, post, post_within};
+
+fn loopback() -> NameAnswer {
+    NameAnswer::Addresses(vec![IpAddr::from([127, 0, 0, 1])])
+}
+
+async fn failure_of(answer: NameAnswer) -> String {
+    let server = NameServer::start(move |_, _, _| answer.clone())
+        .await
+        .unwrap();
+    let egress = asking("127.0.0.0/8", server.address());
+    let sent =
+        tokio::time::timeout(Duration::from_secs(7), post(&egress, "http://name.test/")).await;
+    failed(sent.expect("a bounded time"), ErrorKind::Dns).detail
+}
+
+#[tokio::test]
+async fn an_unknown_name_is_a_dns_failure() {
+    assert_eq!(
+        failure_of(NameAnswer::Unknown).await,
+        "the host name does not exist (NXDOMAIN)"
+    );
+}
+
+#[tokio::test]
+async fn a_name_without_addresses_is_a_dns_failure() {
+    let detail = failure_of(NameAnswer::Addresses(Vec::new())).await;
+    assert_eq!(detail, "the host name has no A or AAAA record");
+}
+
+#[tokio::test]
+async fn a_server_failure_is_a_dns_failure() {
+    let detail = failure_of(NameAnswer::Failure).await;
+    assert_eq!(
+        detail,
+        "the name server could not answer for this host name; its zone may be broken"
+    );
+}
+
+#[tokio::test]
+async fn silence_is_a_dns_failure_within_seconds() {
+    let detail = failure_of(NameAnswer::Silence).await;
+    assert_eq!(detail, "no name server answered for this host name in time");
+}
+
+#[tokio::test]
+async fn a_loop_of_aliases_is_a_dns_failure() {
+    failure_of(NameAnswer::Alias("name.test".to_owned())).await;
+}
+
+#[tokio::test]
+async fn a_shorter_deadline_ends_a_silent_lookup() {
+    let server = NameServer::start(|_, _, _| NameAnswer::Silence)
+        .await
+        .unwrap();
+    let egress = asking("127.0.0.0/8", server.address());
+    failed(
+        post_within(&egress, "http://name.test/", Duration::from_secs(1)).await,
+        ErrorKind::Timeout,
+    );
+}
+
+#[tokio::test]
+async fn hundreds_of_dead_names_hold_up_nobody_else() {
+    let receiver = Receiver::start().await.unwrap();
+    let server = NameServer::start(|name, _, _| {
+        if name == "good.test" {
+            loopback()
+        } else {
+            NameAnswer::Silence
+        }
+    })
+    .await
+    .unwrap();
+    let egress = asking("127.0.0.0/8", server.address());
+    let dead: Vec<_> = (0..600)
+        .map(|n| {
+            let egress = egress.clone();
+            tokio::spawn(async move {
+                post_within(&egress, &format!("http://dead{n}.test/"), AMPLE).await
+            })
+        })
+        .collect();
+    while server.questions() < 600 {
+        tokio::task::yield_now().await;
+    }
+    let url = format!("http://good.test:{}/", receiver.address().port());
+    answered(post_within(&egress, &url, Duration::from_secs(2)).await);
+    for dead in dead {
+        dead.abort();
+    }
+}
+
+#[tokio::test]
+async fn a_name_server_that_is_silent_on_aaaa_delays_but_does_not_prevent() {
+    let receiver = Receiver::start().await.unwrap();
+    let server = NameServer::start(|_, family, _| match family {
+        Family::V4 => loopback(),
+        Family::V6 => NameAnswer::Silence,
+    })
+    .await
+    .unwrap();
+    let egress = asking("127.0.0.0/8", server.address());
+    let url = format!("http://half.test:{}/", receiver.address().port());
+    answered(post_within(&egress, &url, Duration::from_secs(3)).await);
+}
+
+#[tokio::test]
+async fn a_dead_first_address_gives_way_to_the_next() {
+    let receiver = Receiver::start().await.unwrap();
+    // 127.0.0.2 refuses this port; ::1 does too.
+    let server = NameServer::start(|_, _, _| {
+        NameAnswer::Addresses(
+            ["::1", "127.0.0.2", "127.0.0.1"]
+                .map(|text| text.parse().unwrap())
+                .into(),
+        )
+    })
+    .await
+    .unwrap();
+    let egress = asking("127.0.0.0/8,::1/128", server.address());
+    let url = format!("http://some.test:{}/", receiver.address().port());
+    assert_eq!(
+        answered(post(&egress, &url).await).remote_address,
+        Some(receiver.address())
+    );
+}
+
+#[tokio::test]
+async fn host_is_the_name_not_the_address() {
+    let receiver = Receiver::start().await.unwrap();
+    let server = NameServer::start(|_, _, _| loopback()).await.unwrap();
+    let egress = asking("127.0.0.0/8", server.address());
+    let authority = format!("named.test:{}", receiver.address().port());
+    answered(post(&egress, &format!("http://{authority}/")).await);
+    assert_eq!(
+        receiver.requests()[0].header("host"),
+        Some(authority.as_str())
+    );
+}
