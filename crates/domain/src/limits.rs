@@ -202,3 +202,21 @@ pub const ACCEPT_WAIT: Duration = Duration::from_secs(10);
 pub const SHUTDOWN_FLUSH_WAIT: Duration = Duration::from_secs(10);
 /// Payloads above this many bytes are compressed in the log.
 pub const COMPRESS_ABOVE: usize = 2048;
+/// Fresh deliveries of one endpoint that wait in memory; the rest is parked.
+pub const FRESH_PER_ENDPOINT: usize = 4096;
+/// Fresh events between the batcher and the dispatcher. When it is full, accept waits.
+pub const FRESH_EVENTS: usize = 4096;
+/// Results of one record transaction.
+pub const RECORD_ROWS: usize = 1024;
+/// How often due rows are looked for.
+pub const DUE_POLL: Duration = Duration::from_millis(200);
+/// How often the scan for due rows begins anew from the earliest: rows commit behind a cursor.
+pub const DUE_RESTART: Duration = Duration::from_secs(15);
+/// How often parked rows are swept, drained or ended.
+pub const PARK_SWEEP: Duration = Duration::from_millis(500);
+/// Endpoints with parked rows that one sweep looks at.
+pub const PARK_SWEEP_ENDPOINTS: i64 = 4096;
+/// How long a stopping node waits for the requests that are out: a little more than any may take.
+pub const SHUTDOWN_REQUESTS_WAIT: Duration = Duration::from_secs(35);
+/// How long a stopping node waits for its last results to be recorded.
+pub const SHUTDOWN_RECORD_WAIT: Duration = Duration::from_secs(10);

@@ -14,7 +14,14 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::limits;
-use crate::word::words;
+
+mod jitter;
+mod preset;
+
+pub use self::jitter::Jitter;
+use self::jitter::times;
+pub use self::preset::Preset;
+use self::preset::Shape;
 
 /// When a failed attempt is followed by the next.
 ///
@@ -58,42 +65,6 @@ pub enum RetryPolicy {
         /// How delays are spread.
         jitter: Jitter,
     },
-}
-
-words! {
-    /// Policies with a name.
-    "retry preset" Preset {
-        /// 1 s, 3 attempts: a receiver in the same house.
-        Internal = "internal",
-        /// 500 ms doubling to 30 s, 5 attempts, no jitter.
-        InternalBulk = "internal_bulk",
-        /// 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h, spread 0.2. The default.
-        Standard = "standard",
-        /// 1 s doubling to 60 s, 12 attempts, full jitter.
-        HighVolume = "high_volume",
-        /// 5 s, 15 s, 45 s, 2 min, 5 min, then hourly for a week, spread 0.1.
-        Financial = "financial",
-    }
-}
-
-/// How a delay `d` is spread, so that what failed together does not come back together.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Jitter {
-    /// Exactly `d`.
-    None,
-    /// Anything from 0 to `d`, but at least 100 ms.
-    Full,
-    /// Anything from `d / 2` to `d`.
-    Equal,
-    /// Anything from `d (1 - r)` to `d (1 + r)`.
-    Spread(f64),
-}
-
-impl Default for Jitter {
-    fn default() -> Self {
-        Self::Spread(0.2)
-    }
 }
 
 impl Default for RetryPolicy {
@@ -306,111 +277,6 @@ impl RetryPolicy {
             } => Shape::Schedule { delays_ms, jitter },
         }
     }
-}
-
-/// A policy with its preset looked up.
-#[derive(Clone, Copy)]
-enum Shape<'a> {
-    Fixed {
-        delay_ms: u64,
-        max_attempts: u32,
-    },
-    Exponential {
-        base_ms: u64,
-        factor: f64,
-        cap_ms: u64,
-        max_attempts: u32,
-        jitter: Jitter,
-    },
-    Schedule {
-        delays_ms: &'a [u64],
-        jitter: Jitter,
-    },
-}
-
-const SECOND: u64 = 1000;
-const MINUTE: u64 = 60 * SECOND;
-const HOUR: u64 = 60 * MINUTE;
-
-const STANDARD: [u64; 9] = [
-    5 * SECOND,
-    5 * MINUTE,
-    30 * MINUTE,
-    2 * HOUR,
-    5 * HOUR,
-    10 * HOUR,
-    14 * HOUR,
-    20 * HOUR,
-    24 * HOUR,
-];
-
-/// Five quick ones, then 167 hours: a week less an hour.
-const FINANCIAL: [u64; 172] = {
-    let mut delays = [HOUR; 172];
-    let (quick, _) = delays.split_at_mut(5);
-    quick.copy_from_slice(&[5 * SECOND, 15 * SECOND, 45 * SECOND, 2 * MINUTE, 5 * MINUTE]);
-    delays
-};
-
-impl Preset {
-    const fn shape(self) -> Shape<'static> {
-        match self {
-            Self::Internal => Shape::Fixed {
-                delay_ms: SECOND,
-                max_attempts: 3,
-            },
-            Self::InternalBulk => Shape::Exponential {
-                base_ms: 500,
-                factor: 2.0,
-                cap_ms: 30 * SECOND,
-                max_attempts: 5,
-                jitter: Jitter::None,
-            },
-            Self::Standard => Shape::Schedule {
-                delays_ms: &STANDARD,
-                jitter: Jitter::Spread(0.2),
-            },
-            Self::HighVolume => Shape::Exponential {
-                base_ms: SECOND,
-                factor: 2.0,
-                cap_ms: MINUTE,
-                max_attempts: 12,
-                jitter: Jitter::Full,
-            },
-            Self::Financial => Shape::Schedule {
-                delays_ms: &FINANCIAL,
-                jitter: Jitter::Spread(0.1),
-            },
-        }
-    }
-}
-
-impl Jitter {
-    /// Spreads one delay by a draw from [0, 1).
-    fn spread(self, delay: Duration, draw: f64) -> Duration {
-        let draw = within_unit(draw);
-        let by = match self {
-            Self::None => return delay,
-            Self::Full => draw,
-            Self::Equal => f64::midpoint(1.0, draw),
-            Self::Spread(r) => 1.0 + within_unit(r) * (2.0 * draw - 1.0),
-        };
-        let spread = times(delay, by).unwrap_or(delay);
-        if self == Self::Full {
-            spread.max(limits::FULL_JITTER_MIN)
-        } else {
-            spread
-        }
-    }
-}
-
-/// A factor that is not a number would poison the schedule: it counts as the middle.
-fn within_unit(x: f64) -> f64 {
-    if x.is_nan() { 0.5 } else { x.clamp(0.0, 1.0) }
-}
-
-fn times(delay: Duration, by: f64) -> Option<Duration> {
-    Duration::try_from_secs_f64(delay.as_secs_f64() * by).ok()
 }
 
 fn check_attempts(attempts: u32) -> Result<(), RetryPolicyError> {

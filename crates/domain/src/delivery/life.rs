@@ -251,15 +251,7 @@ fn attempted(
             ..Pending::unattempted(Why::Retry, Due::Parked)
         },
     };
-    let decision = decide(row.standing());
-    match decision {
-        Next::Delivered if matches!(delivery, Delivery::Pending(row) if n < row.since) => {
-            // A success from before the replay: the delivery is delivered, the replay goes on.
-            Ok(Delivery::Pending(Pending {
-                before: Before::Delivered,
-                ..row
-            }))
-        }
+    match decide(row.standing()) {
         Next::Delivered => Ok(Delivery::Delivered),
         _ if delivery.has_ended() || n != row.n => Err(Refusal::Stale),
         Next::Retry { n, step, after } => Ok(Delivery::Pending(Pending {

@@ -1,3 +1,5 @@
+//! Tests of the module that this file stands beside.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of the module that this file stands beside.
+
 use super::*;
 
 fn pairs(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {

@@ -1,3 +1,5 @@
+//! Tests of the module that this file stands beside.
+
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
