@@ -48,7 +48,7 @@ impl Cluster {
         let folder = place.base().join(format!("cluster-{name}"));
         end_left_over(&folder)?;
         make_owned(&folder, place.user())?;
-        let socket = place.socket_folder("sockets")?;
+        let socket = place.socket_folder(&format!("sockets-{name}"))?;
         let data = folder.join("data");
         let mut initdb = as_user(postgres.command("initdb"), place.user());
         initdb.args([

@@ -4,6 +4,8 @@
 //! of root's. Then cluster and binaries go to `/var/lib/posthorn-dev/{hash of the checkout's path}`, and
 //! `.posthorn/where` says so.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -74,17 +76,21 @@ impl Place {
     /// A private folder whose path is short enough for a socket.
     pub(crate) fn socket_folder(&self, name: &str) -> Result<PathBuf> {
         let usual = self.base.join(name);
-        let folder = if usual.as_os_str().len() <= LONGEST_SOCKET_FOLDER {
-            usual
-        } else {
-            let short = self.hash.get(..8).unwrap_or(&self.hash);
-            PathBuf::from(format!(
-                "/tmp/posthorn-{short}-{}-{name}",
-                std::process::id()
-            ))
-        };
-        make_owned(&folder, self.user.as_ref())?;
-        Ok(folder)
+        if usual.as_os_str().len() <= LONGEST_SOCKET_FOLDER {
+            make_owned(&usual, self.user.as_ref())?;
+            return Ok(usual);
+        }
+        let short = self.hash.get(..8).unwrap_or(&self.hash);
+        let short = PathBuf::from(format!(
+            "/tmp/posthorn-{short}-{}-{name}",
+            std::process::id()
+        ));
+        // Never one that is there already: it may be somebody else's, or a link.
+        DirBuilder::new()
+            .mode(0o700)
+            .create(&short)
+            .with_context(|| format!("making {}", short.display()))?;
+        Ok(short)
     }
 }
 

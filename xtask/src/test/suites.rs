@@ -13,6 +13,10 @@ use crate::process::{capture, logged, tail, which};
 use crate::tools::python::Python;
 use crate::{mutants, openapi, schema, sqlx, tidy};
 
+/// The crates whose tests use a database, as nextest names them.
+const WITH_DATABASE: &str =
+    "package(posthorn-store) + package(posthorn-server) + package(posthorn-tests)";
+
 pub(super) fn all() -> Vec<Suite> {
     let suite = |name, seconds, run| Suite {
         name,
@@ -85,24 +89,10 @@ fn dump(yard: &mut Yard<'_>) -> Result<Count> {
 }
 
 fn build(yard: &mut Yard<'_>) -> Result<Count> {
-    let log = yard.workspace.logs()?.join("test-build.log");
-    logged(
-        yard.cargo()
-            .args(["build", "--color", "never", "--bin", "posthorn"]),
-        &log,
-    )?;
-    let mut tests = yard.cargo();
-    tests.args([
-        "test",
-        "--no-run",
-        "--color",
-        "never",
-        "--workspace",
-        "--lib",
-        "--bins",
-        "--tests",
-    ]);
-    logged(&mut tests, &log)?;
+    // Everything at once, so that every later suite finds its crates built with the same features.
+    let mut build = yard.cargo();
+    build.args(["build", "--color", "never", "--workspace", "--all-targets"]);
+    logged(&mut build, &yard.workspace.logs()?.join("test-build.log"))?;
     Ok(Count::ONE_PASSED)
 }
 
@@ -116,25 +106,14 @@ fn tests(yard: &mut Yard<'_>) -> Result<Count> {
     captured::clear(yard)?;
     let cluster = yard.oldest()?;
     let (url, bin) = (cluster.url("postgres"), cluster.bin().to_owned());
-    let mut run = yard.tests(&url, &bin)?;
-    run.arg("--workspace");
-    counted(run, "tests", yard)
+    counted(yard.tests(&url, &bin, None)?, "tests", yard)
 }
 
 /// The tests that use a database, again on the newest.
 fn newest(yard: &mut Yard<'_>) -> Result<Count> {
     let cluster = yard.newest()?;
     let (url, bin) = (cluster.url("postgres"), cluster.bin().to_owned());
-    let mut run = yard.tests(&url, &bin)?;
-    run.args([
-        "--package",
-        "posthorn-store",
-        "--package",
-        "posthorn-server",
-        "--package",
-        "posthorn-tests",
-    ]);
-    counted(run, "newest", yard)
+    counted(yard.tests(&url, &bin, Some(WITH_DATABASE))?, "newest", yard)
 }
 
 fn doctests(yard: &mut Yard<'_>) -> Result<Count> {

@@ -1,6 +1,6 @@
 //! What the suites share: the checkout, the clusters that run, the folder of captured requests.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
@@ -99,21 +99,36 @@ impl<'a> Yard<'a> {
         cargo
     }
 
-    /// Runs tests: nextest where it is, else `cargo test`, which counts differently and runs the same.
-    pub(super) fn tests(&self, database: &str, postgres: &std::path::Path) -> Result<Command> {
+    /// Runs tests: nextest where it is, those of a `filter`; else `cargo test`, which runs all. Always the whole
+    /// workspace, since other selections would build other features.
+    pub(super) fn tests(
+        &self,
+        database: &str,
+        postgres: &Path,
+        filter: Option<&str>,
+    ) -> Result<Command> {
         let mut cargo = self.cargo();
         if which("cargo-nextest").is_some() {
             cargo.args([
                 "nextest",
                 "run",
+                "--workspace",
                 "--no-fail-fast",
                 "--color",
                 "never",
-                "--hide-progress-bar",
             ]);
+            cargo.args([
+                "--hide-progress-bar",
+                "--status-level",
+                "slow",
+                "--final-status-level",
+                "fail",
+            ]);
+            cargo.args(filter.map(|filter| format!("--filterset={filter}")));
         } else {
             cargo.args([
                 "test",
+                "--workspace",
                 "--no-fail-fast",
                 "--color",
                 "never",

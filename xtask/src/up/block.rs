@@ -34,8 +34,10 @@ impl Block {
     /// One line to paste.
     fn curl(&self) -> String {
         let Self { api, key, .. } = self;
+        // With a proxy in the shell, curl would ask it for this machine's own address.
+        let direct = if behind_proxy() { "--noproxy '*' " } else { "" };
         format!(
-            "curl -sS {api}/v1/events -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' \
+            "curl -sS {direct}{api}/v1/events -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' \
              -d '{{\"type\":\"invoice.paid\",\"payload\":{{\"id\":1}}}}'"
         )
     }
@@ -63,6 +65,13 @@ impl Block {
             "curl": self.curl(),
         })
     }
+}
+
+/// Whether curl would use a proxy for plain http.
+fn behind_proxy() -> bool {
+    ["http_proxy", "all_proxy", "ALL_PROXY"]
+        .iter()
+        .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
 }
 
 #[cfg(test)]
