@@ -1,4 +1,4 @@
-//! Tests of the module that this file stands beside.
+//! Tests of the closed address policy (INV-8): every range by name, and what must stay allowed.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Tests of the module that this file stands beside.
+//! Tests of the spelling and hashing of API keys (INV-10).
 
 use proptest::prelude::*;
 use secrecy::ExposeSecret;

@@ -1,4 +1,4 @@
-//! Tests of the module that this file stands beside.
+//! Tests of the state machine (INV-5): tables for single decisions, random lives for the whole.
 
 use proptest::prelude::*;
 

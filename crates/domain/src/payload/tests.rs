@@ -1,4 +1,4 @@
-//! Tests of the module that this file stands beside.
+//! Tests of the check of payloads (INV-3): what is JSON is taken as it is, by another parser's judgement too.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Tests of the module that this file stands beside.
+//! Tests of sealing (INV-10): what was sealed opens with its key, for its purpose, and not otherwise.
 
 use proptest::prelude::*;
 use secrecy::ExposeSecret;

@@ -1,4 +1,4 @@
-//! Tests of the module that this file stands beside.
+//! Tests of signatures (INV-4): the vectors, and that nothing else verifies.
 
 use proptest::prelude::*;
 use secrecy::ExposeSecret;

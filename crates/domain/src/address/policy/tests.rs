@@ -1,4 +1,4 @@
-//! Tests of the module that this file stands beside.
+//! Tests of what an operator may allow (INV-8), and of what nobody can.
 
 use proptest::prelude::*;
 
