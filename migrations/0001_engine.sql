@@ -8,6 +8,12 @@ LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 SET search_path = pg_catalog
 AS $$ SELECT (lpad(to_hex(floor(extract(epoch FROM at) * 1000)::bigint), 12, '0') || '00000000000000000000')::uuid $$;
 
+-- The moment inside a UUIDv7, to the millisecond.
+CREATE FUNCTION posthorn_uuid_time(id uuid) RETURNS timestamptz
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog
+AS $$ SELECT to_timestamp(('x' || lpad(replace(left(id::text, 13), '-', ''), 16, '0'))::bit(64)::bigint / 1000.0) $$;
+
 CREATE TABLE events (
     tenant_id      uuid        NOT NULL,
     id             uuid        NOT NULL,

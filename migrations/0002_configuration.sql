@@ -39,12 +39,14 @@ CREATE TABLE endpoints (
     event_types    text[]      NOT NULL,
     -- The custom headers as a JSON object of strings, sealed: their values are credentials.
     headers_sealed bytea,
+    headers_key_id text,
     -- Their names alone, for reads.
     header_names   text[]      NOT NULL DEFAULT '{}',
     -- A RetryPolicy as JSON.
     retry_policy   text        NOT NULL,
-    -- Null: the policy's default.
-    max_age_s      integer,
+    -- Every delivery's end, from accept: as given, or the policy's own default, worked out when it was saved.
+    max_age_s      integer     NOT NULL,
+    max_age_given  boolean     NOT NULL,
     timeout_ms     integer     NOT NULL,
     fatal_statuses smallint[]  NOT NULL DEFAULT '{}',
     signing_schemes text[]     NOT NULL,
@@ -60,6 +62,7 @@ CREATE TABLE endpoints (
     updated_at     timestamptz NOT NULL DEFAULT now(),
     deleted_at     timestamptz,
     CONSTRAINT endpoints_pkey PRIMARY KEY (tenant_id, id),
+    CONSTRAINT endpoint_headers_name_their_master_key CHECK ((headers_sealed IS NULL) = (headers_key_id IS NULL)),
     CONSTRAINT endpoint_state_is_known CHECK (state IN ('enabled', 'paused', 'disabled')),
     CONSTRAINT endpoint_state_cause_is_known CHECK (state_cause IN ('gone', 'failing')),
     CONSTRAINT endpoint_timeout_is_1_to_30_seconds CHECK (timeout_ms BETWEEN 1000 AND 30000),

@@ -1,0 +1,223 @@
+//! Accept: an event becomes durable together with the list of endpoints that it is for (INV-1).
+//!
+//! match in memory → mint the id → batch → one statement → answer. [`Acceptor`] is the caller's side,
+//! [`Batcher`] owns the connection and flushes. An answer is given only after PostgreSQL has said that
+//! the batch is committed; where that is not known the same ids are sent again until it is.
+
+mod batch;
+mod encode;
+mod flush;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use posthorn_domain::event_type::EventType;
+use posthorn_domain::header::CustomHeaders;
+use posthorn_domain::id::{EndpointId, EventId, TenantId};
+use posthorn_domain::limits;
+use posthorn_domain::metadata::Metadata;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+pub use self::batch::Batcher;
+use self::flush::Row;
+use crate::configuration::ConfigCache;
+use crate::stream::{Stream, StreamKeeper};
+
+pub(crate) use self::encode::decode;
+
+/// An event as a tenant submits it.
+#[derive(Debug)]
+pub struct NewEvent {
+    /// Whose.
+    pub tenant: TenantId,
+    /// Its type.
+    pub event_type: EventType,
+    /// The payload's media type, sent as it stands.
+    pub content_type: String,
+    /// The payload, byte for byte (INV-3).
+    pub payload: Bytes,
+    /// When it happened, by the tenant's account.
+    pub occurred_at: Option<DateTime<Utc>>,
+    /// Shown and searched, never sent.
+    pub metadata: Metadata,
+    /// Sent with every attempt, below the endpoint's own.
+    pub headers: CustomHeaders,
+}
+
+/// An event that is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// Its id.
+    pub id: EventId,
+    /// When it was accepted, by the database's clock.
+    pub accepted_at: DateTime<Utc>,
+    /// How many endpoints it is for.
+    pub deliveries_count: usize,
+}
+
+/// Why an event was not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AcceptError {
+    /// Too much is queued already; nothing was written.
+    #[error("too many events are waiting to be written")]
+    Busy,
+    /// The database did not confirm in time. The event may turn out to be written all the same.
+    #[error("the database did not confirm in time")]
+    Unavailable,
+    /// This node accepts no more.
+    #[error("the server is shutting down")]
+    ShuttingDown,
+    /// The tenant is gone.
+    #[error("the tenant no longer exists")]
+    TenantGone,
+    /// PostgreSQL refuses this event and no other: a fault of ours.
+    #[error("the event could not be written")]
+    Refused,
+}
+
+/// An accepted event on its way to the dispatcher of the same node, its payload still in memory.
+#[derive(Debug)]
+pub struct FreshEvent {
+    /// Whose.
+    pub tenant: TenantId,
+    /// Its id.
+    pub id: EventId,
+    /// Its type.
+    pub event_type: EventType,
+    /// The payload's media type.
+    pub content_type: String,
+    /// The payload.
+    pub payload: Bytes,
+    /// Its own headers.
+    pub headers: CustomHeaders,
+    /// The endpoints that it is for.
+    pub endpoints: Vec<EndpointId>,
+    /// The stream that it was written in; its open set is told when a delivery is resolved.
+    pub stream: Arc<Stream>,
+}
+
+impl FreshEvent {
+    /// The database has acknowledged that `deliveries` of this event are resolved or pending.
+    pub fn resolved(&self, deliveries: usize) {
+        self.stream.open().resolved(self.id, deliveries);
+    }
+}
+
+/// The caller's side of accept. Cheap to clone.
+#[derive(Clone)]
+pub struct Acceptor {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    cache: ConfigCache,
+    keeper: Arc<StreamKeeper>,
+    rows: mpsc::Sender<Row>,
+    /// Bytes that may wait in the queue, in KiB.
+    budget: Arc<Semaphore>,
+    /// The batcher has lost its database: answer at once instead of queueing.
+    away: Arc<AtomicBool>,
+    stopping: AtomicBool,
+}
+
+impl Acceptor {
+    /// An acceptor and its batcher. Fresh events go to `dispatch` once they are durable.
+    #[must_use]
+    pub fn new(
+        database: crate::database::Database,
+        cache: ConfigCache,
+        keeper: Arc<StreamKeeper>,
+        clock: crate::clock::Clock,
+        dispatch: mpsc::Sender<FreshEvent>,
+    ) -> (Self, Batcher) {
+        let (rows, queue) = mpsc::channel(limits::ACCEPT_QUEUE_ROWS);
+        let away = Arc::new(AtomicBool::new(false));
+        let batcher = Batcher::new(
+            database,
+            cache.clone(),
+            Arc::clone(&keeper),
+            clock,
+            queue,
+            dispatch,
+            Arc::clone(&away),
+        );
+        let inner = Inner {
+            cache,
+            keeper,
+            rows,
+            budget: Arc::new(Semaphore::new(limits::ACCEPT_QUEUE_BYTES / 1024)),
+            away,
+            stopping: AtomicBool::new(false),
+        };
+        (
+            Self {
+                inner: Arc::new(inner),
+            },
+            batcher,
+        )
+    }
+
+    /// Accepts one event. The answer comes after its flush is committed; dropping the future does not undo it.
+    ///
+    /// # Errors
+    /// [`AcceptError`]; only `Unavailable` leaves open whether the event was written.
+    pub async fn accept(&self, new: NewEvent) -> Result<Accepted, AcceptError> {
+        let inner = &*self.inner;
+        if inner.stopping.load(Ordering::Acquire) {
+            return Err(AcceptError::ShuttingDown);
+        }
+        if inner.away.load(Ordering::Acquire) {
+            return Err(AcceptError::Unavailable);
+        }
+        // Room first, the id last: once an id is open its row must reach the batcher.
+        let kib = u32::try_from(new.payload.len() / 1024 + 1).map_err(|_| AcceptError::Busy)?;
+        let room = Arc::clone(&inner.budget)
+            .try_acquire_many_owned(kib)
+            .map_err(|_| AcceptError::Busy)?;
+        let place = inner.rows.try_reserve().map_err(|error| match error {
+            mpsc::error::TrySendError::Full(()) => AcceptError::Busy,
+            mpsc::error::TrySendError::Closed(()) => AcceptError::ShuttingDown,
+        })?;
+        let snapshot = inner.cache.snapshot();
+        let endpoints = snapshot
+            .tenant(new.tenant)
+            .ok_or(AcceptError::TenantGone)?
+            .matching(&new.event_type);
+        let (codec, stored) = encode::encode(&new.payload);
+        let (reply, answer) = oneshot::channel();
+        let id = inner.keeper.mint().ok_or(AcceptError::Unavailable)?;
+        place.send(Row {
+            new,
+            id,
+            endpoints,
+            matched: snapshot.seq(),
+            codec,
+            stored,
+            doubtful: false,
+            reply,
+            _room: room,
+        });
+        match tokio::time::timeout(limits::ACCEPT_WAIT, answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) | Err(_) => Err(AcceptError::Unavailable),
+        }
+    }
+
+    /// How long a caller that was turned away should wait before it comes back.
+    #[must_use]
+    pub fn retry_after(error: AcceptError) -> Option<Duration> {
+        match error {
+            AcceptError::Busy => Some(Duration::from_secs(1)),
+            AcceptError::Unavailable | AcceptError::ShuttingDown => Some(Duration::from_secs(2)),
+            AcceptError::TenantGone | AcceptError::Refused => None,
+        }
+    }
+
+    /// Accepts no more. What is queued is still flushed.
+    pub fn stop(&self) {
+        self.inner.stopping.store(true, Ordering::Release);
+    }
+}

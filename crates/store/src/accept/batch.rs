@@ -1,0 +1,358 @@
+//! The batcher: one flush under way, one filling.
+//!
+//! What arrives while a flush is under way is the next batch; nothing lingers when the server is idle.
+//! Every row that it took ends answered, or stays open in its stream: for recovery to find.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use posthorn_domain::id::EndpointId;
+use posthorn_domain::limits;
+use sqlx::PgConnection;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::flush::{self, FlushError, Flushed, Row};
+use super::{AcceptError, Accepted, FreshEvent};
+use crate::clock::Clock;
+use crate::configuration::ConfigCache;
+use crate::database::Database;
+use crate::stream::{Stream, StreamKeeper};
+
+/// How long a failed round waits before the next.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Takes rows from the queue and makes them durable.
+pub struct Batcher {
+    database: Database,
+    cache: ConfigCache,
+    keeper: Arc<StreamKeeper>,
+    clock: Clock,
+    queue: mpsc::Receiver<Row>,
+    dispatch: mpsc::Sender<FreshEvent>,
+    away: Arc<AtomicBool>,
+    connection: Option<PgConnection>,
+}
+
+impl Batcher {
+    pub(super) fn new(
+        database: Database,
+        cache: ConfigCache,
+        keeper: Arc<StreamKeeper>,
+        clock: Clock,
+        queue: mpsc::Receiver<Row>,
+        dispatch: mpsc::Sender<FreshEvent>,
+        away: Arc<AtomicBool>,
+    ) -> Self {
+        Self {
+            database,
+            cache,
+            keeper,
+            clock,
+            queue,
+            dispatch,
+            away,
+            connection: None,
+        }
+    }
+
+    /// Flushes until `stop`, then what is queued, then ends.
+    pub async fn run(mut self, stop: CancellationToken) {
+        while let Some(first) = self.next(&stop).await {
+            let batch = self.fill(first);
+            self.settle(batch, &stop).await;
+        }
+    }
+
+    /// The first row of the next batch; `None` when the queue is closed and empty.
+    async fn next(&mut self, stop: &CancellationToken) -> Option<Row> {
+        loop {
+            let away = self.away.load(Ordering::Acquire);
+            tokio::select! {
+                biased;
+                row = self.queue.recv() => return row,
+                () = stop.cancelled(), if !self.queue.is_closed() => self.queue.close(),
+                () = self.clock.sleep(PAUSE), if away => self.look_again().await,
+            }
+        }
+    }
+
+    /// While the database is away nobody queues, so the batcher itself finds out when it is back.
+    async fn look_again(&mut self) {
+        if self.connect().await.is_ok() {
+            self.away.store(false, Ordering::Release);
+        }
+    }
+
+    /// Adds what is queued already, up to the bounds of a flush.
+    fn fill(&mut self, first: Row) -> Vec<Row> {
+        let mut bytes = weight(&first);
+        let mut rows = vec![first];
+        while rows.len() < limits::FLUSH_ROWS && bytes < limits::FLUSH_BYTES {
+            let Ok(row) = self.queue.try_recv() else {
+                break;
+            };
+            bytes += weight(&row);
+            rows.push(row);
+        }
+        rows
+    }
+
+    /// Flushes until every row is answered, or the shutdown's patience ends: then what is left stays open.
+    async fn settle(&mut self, rows: Vec<Row>, stop: &CancellationToken) {
+        let mut batches = VecDeque::from([rows]);
+        let mut give_up_at = None;
+        while let Some(rows) = batches.pop_front() {
+            if rows.is_empty() {
+                continue;
+            }
+            if stop.is_cancelled() {
+                let at = *give_up_at
+                    .get_or_insert_with(|| self.clock.monotonic() + limits::SHUTDOWN_FLUSH_WAIT);
+                if self.clock.monotonic() > at {
+                    tracing::warn!(
+                        rows = rows.len(),
+                        "shut down before the database confirmed; recovery will find them"
+                    );
+                    return;
+                }
+            }
+            batches.extend(self.round(rows).await);
+        }
+    }
+
+    /// One flush. Answers the batches that are left to do.
+    async fn round(&mut self, rows: Vec<Row>) -> Vec<Vec<Row>> {
+        let stream = match self.live_stream().await {
+            Ok(stream) => stream,
+            Err(error) => return self.without_database(rows, &error).await,
+        };
+        let Some(connection) = self.connection.as_mut() else {
+            return vec![rows];
+        };
+        let flushed = tokio::time::timeout(
+            limits::FLUSH_WAIT,
+            flush::flush(connection, stream.id(), &rows),
+        )
+        .await
+        .unwrap_or(Err(FlushError::Unknown(sqlx::Error::PoolTimedOut)));
+        match flushed {
+            Ok(flushed) => {
+                self.away.store(false, Ordering::Release);
+                metrics::histogram!("posthorn_flush_rows")
+                    .record(f64::from(u32::try_from(rows.len()).unwrap_or(u32::MAX)));
+                let left = self.answer(rows, &flushed, &stream).await;
+                vec![left]
+            }
+            Err(FlushError::Data(error)) if rows.len() == 1 => {
+                tracing::error!(%error, "an event was refused by the database");
+                self.turn_away(rows, AcceptError::Refused);
+                Vec::new()
+            }
+            Err(FlushError::Data(_)) => rows.into_iter().map(|row| vec![row]).collect(),
+            Err(FlushError::NotWritten(error)) => self.without_database(rows, &error).await,
+            Err(FlushError::Unknown(error)) => {
+                tracing::warn!(%error, rows = rows.len(), "the outcome of a flush is unknown; it is sent again");
+                self.connection = None;
+                let doubtful = rows
+                    .into_iter()
+                    .map(|row| Row {
+                        doubtful: true,
+                        ..row
+                    })
+                    .collect();
+                self.away.store(true, Ordering::Release);
+                self.clock.sleep(PAUSE).await;
+                vec![doubtful]
+            }
+        }
+    }
+
+    /// A connection and an open stream with a live lease, in which a flush may begin.
+    async fn live_stream(&mut self) -> Result<Arc<Stream>, sqlx::Error> {
+        self.connect().await?;
+        let stream = match self.keeper.present() {
+            Some(stream) if !stream.is_closed() => stream,
+            stale => self.keeper.reopen(stale.as_ref()).await?,
+        };
+        if stream.may_begin(&self.clock) {
+            Ok(stream)
+        } else {
+            Err(sqlx::Error::PoolTimedOut)
+        }
+    }
+
+    async fn connect(&mut self) -> Result<(), sqlx::Error> {
+        if self.connection.is_none() {
+            self.connection = Some(self.database.dedicated().await?);
+        }
+        Ok(())
+    }
+
+    /// Nothing of these rows was written by this round: those that were never in doubt are turned away.
+    async fn without_database(&mut self, rows: Vec<Row>, error: &sqlx::Error) -> Vec<Vec<Row>> {
+        tracing::warn!(%error, rows = rows.len(), "events cannot be written");
+        self.connection = None;
+        self.away.store(true, Ordering::Release);
+        let (doubtful, certain): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.doubtful);
+        self.turn_away(certain, AcceptError::Unavailable);
+        if !doubtful.is_empty() {
+            self.clock.sleep(PAUSE).await;
+        }
+        vec![doubtful]
+    }
+
+    /// Certainly not written.
+    fn turn_away(&self, rows: Vec<Row>, error: AcceptError) {
+        for row in rows {
+            self.forget(&row);
+            let _gone = row.reply.send(Err(error));
+        }
+    }
+
+    fn forget(&self, row: &Row) {
+        if let Some(stream) = self.keeper.present() {
+            stream.open().dropped(row.id);
+        }
+    }
+
+    /// Answers what is durable. What is left was matched against an older configuration, or is for the next stream.
+    async fn answer(
+        &mut self,
+        rows: Vec<Row>,
+        flushed: &Flushed,
+        stream: &Arc<Stream>,
+    ) -> Vec<Row> {
+        if !flushed.open {
+            tracing::warn!(stream = stream.id(), "another node closed this stream");
+        }
+        let written: HashSet<Uuid> = flushed.written.iter().copied().collect();
+        let (done, left): (Vec<_>, Vec<_>) = rows
+            .into_iter()
+            .partition(|row| written.contains(&row.id.uuid()));
+        for mut row in done {
+            let endpoints = std::mem::take(&mut row.endpoints);
+            self.durable(row, endpoints, stream).await;
+        }
+        let left = self.settle_doubts(left, flushed.open, stream).await;
+        if flushed.open {
+            return self.match_again(left, flushed.seq).await;
+        }
+        if let Err(error) = self.keeper.reopen(Some(stream)).await {
+            tracing::warn!(%error, "no new stream could be opened");
+            self.clock.sleep(PAUSE).await;
+        }
+        left
+    }
+
+    /// Reads the rows that may have been written before. In the log: their stored endpoints hold and they
+    /// are delivered, whether or not the caller still waits; with the stream closed, that is recovery's part.
+    async fn settle_doubts(
+        &mut self,
+        rows: Vec<Row>,
+        open: bool,
+        stream: &Arc<Stream>,
+    ) -> Vec<Row> {
+        let (doubtful, mut left): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.doubtful);
+        if doubtful.is_empty() {
+            return left;
+        }
+        let Ok(mut stored) = self.look_up(&doubtful).await else {
+            self.connection = None;
+            left.extend(doubtful);
+            return left;
+        };
+        for row in doubtful {
+            match stored.remove(&row.id.uuid()) {
+                Some(endpoints) if open => self.durable(row, endpoints, stream).await,
+                Some(endpoints) => self.confirm(row, endpoints.len()),
+                None => left.push(row),
+            }
+        }
+        left
+    }
+
+    async fn look_up(
+        &mut self,
+        rows: &[Row],
+    ) -> Result<HashMap<Uuid, Vec<EndpointId>>, sqlx::Error> {
+        match self.connection.as_mut() {
+            Some(connection) => flush::stored(connection, rows).await,
+            None => Err(sqlx::Error::PoolClosed),
+        }
+    }
+
+    /// Matches again what a change of configuration overtook.
+    async fn match_again(&mut self, rows: Vec<Row>, seq: i64) -> Vec<Row> {
+        if rows.is_empty() {
+            return rows;
+        }
+        if let Err(error) = self.cache.refresh().await {
+            tracing::warn!(%error, seq, "the configuration cannot be read");
+            self.clock.sleep(PAUSE).await;
+            return rows;
+        }
+        let snapshot = self.cache.snapshot();
+        let mut left = Vec::with_capacity(rows.len());
+        for mut row in rows {
+            match snapshot.tenant(row.new.tenant) {
+                Some(tenant) => {
+                    row.endpoints = tenant.matching(&row.new.event_type);
+                    row.matched = snapshot.seq();
+                    left.push(row);
+                }
+                None => self.turn_away(vec![row], AcceptError::TenantGone),
+            }
+        }
+        left
+    }
+
+    /// The event is in the log: answer its caller and hand it to the dispatcher.
+    async fn durable(&self, row: Row, endpoints: Vec<EndpointId>, stream: &Arc<Stream>) {
+        let deliveries = endpoints.len();
+        if !stream.open().written(row.id, deliveries) {
+            // The stream was closed after the flush: recovery finds the event.
+            return self.confirm(row, deliveries);
+        }
+        let id = row.id;
+        let _gone = row.reply.send(Ok(Accepted {
+            id,
+            accepted_at: id.minted_at(),
+            deliveries_count: deliveries,
+        }));
+        if deliveries == 0 {
+            return;
+        }
+        let fresh = FreshEvent {
+            tenant: row.new.tenant,
+            id,
+            event_type: row.new.event_type,
+            content_type: row.new.content_type,
+            payload: row.new.payload,
+            headers: row.new.headers,
+            endpoints,
+            stream: Arc::clone(stream),
+        };
+        // Without a dispatcher (the node is stopping) the id stays open and the stream is left to be adopted.
+        drop(self.dispatch.send(fresh).await);
+    }
+
+    /// In the log, but not this node's to deliver.
+    fn confirm(&self, row: Row, deliveries_count: usize) {
+        self.forget(&row);
+        let accepted = Accepted {
+            id: row.id,
+            accepted_at: row.id.minted_at(),
+            deliveries_count,
+        };
+        let _gone = row.reply.send(Ok(accepted));
+    }
+}
+
+/// What a row adds to a flush, in bytes.
+fn weight(row: &Row) -> usize {
+    row.stored.len() + 16 * row.endpoints.len() + 256
+}

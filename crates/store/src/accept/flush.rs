@@ -1,0 +1,213 @@
+//! One flush: the statement, and what its outcome means.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use posthorn_domain::id::{EndpointId, EventId};
+use sqlx::PgConnection;
+use sqlx::postgres::{PgDatabaseError, PgSeverity};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use uuid::Uuid;
+
+use super::{AcceptError, Accepted, NewEvent};
+use crate::lease::LANE;
+
+/// One event in the queue or in a batch.
+pub(super) struct Row {
+    pub(super) new: NewEvent,
+    pub(super) id: EventId,
+    pub(super) endpoints: Vec<EndpointId>,
+    /// The version of the configuration that the endpoints were matched against.
+    pub(super) matched: i64,
+    pub(super) codec: i16,
+    pub(super) stored: Bytes,
+    /// It was in a flush whose outcome is unknown: it may be in the log.
+    pub(super) doubtful: bool,
+    pub(super) reply: oneshot::Sender<Result<Accepted, AcceptError>>,
+    pub(super) _room: OwnedSemaphorePermit,
+}
+
+/// What PostgreSQL answered to a flush that ran to its end.
+pub(super) struct Flushed {
+    /// Whether the stream was open: where not, nothing was written.
+    pub(super) open: bool,
+    /// The version of the configuration at the time.
+    pub(super) seq: i64,
+    /// The ids that this statement wrote.
+    pub(super) written: Vec<Uuid>,
+}
+
+/// What is known after a flush failed.
+#[derive(Debug)]
+pub(super) enum FlushError {
+    /// Nothing was written, and the fault is in a row's data: each alone will tell which.
+    Data(sqlx::Error),
+    /// Nothing was written, through no fault of the rows.
+    NotWritten(sqlx::Error),
+    /// It may have been written.
+    Unknown(sqlx::Error),
+}
+
+impl FlushError {
+    /// Only an error with an SQLSTATE that is neither FATAL nor of class 08 says that nothing was written.
+    pub(super) fn of(error: sqlx::Error) -> Self {
+        let Some(refusal) = error
+            .as_database_error()
+            .and_then(|e| e.try_downcast_ref::<PgDatabaseError>())
+        else {
+            return Self::Unknown(error);
+        };
+        let fatal = matches!(refusal.severity(), PgSeverity::Fatal | PgSeverity::Panic);
+        let code = refusal.code();
+        if fatal || code.is_empty() || code.starts_with("08") {
+            return Self::Unknown(error);
+        }
+        // A missing partition is a 23514 without a constraint's name: the table's state, not a row's fault.
+        let partition = code == "23514" && refusal.constraint().is_none();
+        let data = ["22", "23", "54"]
+            .iter()
+            .any(|class| code.starts_with(class))
+            && !partition;
+        if data {
+            Self::Data(error)
+        } else {
+            Self::NotWritten(error)
+        }
+    }
+}
+
+/// The arrays of one statement. Endpoint lists travel as one flat array, sliced by offset and length.
+#[derive(Default)]
+struct Columns<'a> {
+    tenants: Vec<Uuid>,
+    ids: Vec<Uuid>,
+    types: Vec<&'a str>,
+    occurred: Vec<Option<chrono::DateTime<chrono::Utc>>>,
+    content_types: Vec<&'a str>,
+    codecs: Vec<i16>,
+    sizes: Vec<i32>,
+    payloads: Vec<&'a [u8]>,
+    metadata: Vec<Option<String>>,
+    headers: Vec<Option<String>>,
+    offsets: Vec<i32>,
+    lengths: Vec<i32>,
+    endpoints: Vec<Uuid>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(rows: &'a [Row]) -> Self {
+        let mut columns = Self::default();
+        for row in rows {
+            columns.tenants.push(row.new.tenant.uuid());
+            columns.ids.push(row.id.uuid());
+            columns.types.push(row.new.event_type.as_str());
+            columns.occurred.push(row.new.occurred_at);
+            columns.content_types.push(&row.new.content_type);
+            columns.codecs.push(row.codec);
+            columns.sizes.push(count(row.new.payload.len()));
+            columns.payloads.push(&row.stored);
+            columns
+                .metadata
+                .push(json(&row.new.metadata, row.new.metadata.is_empty()));
+            columns
+                .headers
+                .push(json(&row.new.headers, row.new.headers.is_empty()));
+            columns.offsets.push(count(columns.endpoints.len()));
+            columns.lengths.push(count(row.endpoints.len()));
+            columns
+                .endpoints
+                .extend(row.endpoints.iter().map(|id| id.uuid()));
+        }
+        columns
+    }
+}
+
+/// Pairs as JSON text; none are NULL.
+fn json(pairs: &impl serde::Serialize, none: bool) -> Option<String> {
+    if none {
+        None
+    } else {
+        serde_json::to_string(pairs).ok()
+    }
+}
+
+/// Every length here is bounded far below `i32::MAX`: a payload by 1 MiB, a batch by its bytes.
+fn count(length: usize) -> i32 {
+    i32::try_from(length).unwrap_or(i32::MAX)
+}
+
+/// Writes a batch in autocommit, so that no lock of it can be held open by this client. The answer is read
+/// to `ReadyForQuery`: in the extended protocol rows arrive before the commit.
+pub(super) async fn flush(
+    connection: &mut PgConnection,
+    stream: i64,
+    rows: &[Row],
+) -> Result<Flushed, FlushError> {
+    let c = Columns::of(rows);
+    let version = rows.iter().map(|row| row.matched).min().unwrap_or(0);
+    macro_rules! run {
+        ($file:literal) => {
+            sqlx::query_file_as!(
+                Flushed,
+                $file,
+                stream,
+                LANE,
+                version,
+                &c.tenants,
+                &c.ids,
+                &c.types as _,
+                &c.occurred as _,
+                &c.content_types as _,
+                &c.codecs,
+                &c.sizes,
+                &c.payloads as _,
+                &c.metadata as _,
+                &c.headers as _,
+                &c.offsets,
+                &c.lengths,
+                &c.endpoints,
+            )
+            .fetch_all(&mut *connection)
+            .await
+        };
+    }
+    let answer = if rows.iter().any(|row| row.doubtful) {
+        run!("src/accept/flush_again.sql")
+    } else {
+        run!("src/accept/flush.sql")
+    };
+    let mut answer = answer.map_err(FlushError::of)?;
+    answer
+        .pop()
+        .ok_or(FlushError::Unknown(sqlx::Error::RowNotFound))
+}
+
+/// Those of the batch that are in the log, with the endpoints that were stored.
+pub(super) async fn stored(
+    connection: &mut PgConnection,
+    rows: &[Row],
+) -> Result<HashMap<Uuid, Vec<EndpointId>>, sqlx::Error> {
+    let tenants: Vec<_> = rows.iter().map(|row| row.new.tenant.uuid()).collect();
+    let ids: Vec<_> = rows.iter().map(|row| row.id.uuid()).collect();
+    let found = sqlx::query!(
+        "SELECT e.id, e.endpoints
+         FROM unnest($1::uuid[], $2::uuid[]) AS r (tenant_id, id)
+         JOIN LATERAL (SELECT id, endpoints FROM events WHERE tenant_id = r.tenant_id AND id = r.id LIMIT 1) AS e ON true",
+        &tenants,
+        &ids,
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(found
+        .into_iter()
+        .map(|row| {
+            (
+                row.id,
+                row.endpoints
+                    .into_iter()
+                    .map(EndpointId::from_uuid)
+                    .collect(),
+            )
+        })
+        .collect())
+}

@@ -1,0 +1,162 @@
+//! Connections, and the roles that they act in.
+//!
+//! Two pools and two kinds of dedicated connection. Engine connections act as `posthorn_system` from
+//! the moment they connect (an autocommit flush cannot `SET LOCAL`); a tenant's work has its own pool, and
+//! each of its transactions begins by taking the role `posthorn_tenant` and naming the tenant.
+
+use std::time::Duration;
+
+use posthorn_domain::limits;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{
+    ConnectOptions as _, Connection as _, Executor as _, PgConnection, PgPool, Postgres,
+    Transaction,
+};
+
+use crate::scope::TenantScope;
+
+/// What PostgreSQL or the way to it said.
+pub use sqlx::Error as DatabaseError;
+
+/// How to reach the database.
+#[derive(Clone, Debug)]
+pub struct DatabaseOptions {
+    /// Host or socket, login, database.
+    pub connect: PgConnectOptions,
+    /// The login is not `posthorn_app` itself but may become it: every connection does so first.
+    pub become_app: bool,
+    /// Connections of the engine's reads and sweeps, beside the batcher's and the recorder's own.
+    pub system_connections: u32,
+    /// Connections of tenants' requests.
+    pub tenant_connections: u32,
+}
+
+/// A reachable database: two pools and the way to dedicated connections. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Database {
+    system: PgPool,
+    tenant: PgPool,
+    connect: PgConnectOptions,
+    become_app: bool,
+}
+
+impl Database {
+    /// Makes the pools. Connects on first use, so that a program can start while its database is away.
+    #[must_use]
+    pub fn new(options: DatabaseOptions) -> Self {
+        let connect = bounded(options.connect);
+        let become_app = options.become_app;
+        let system = pool(options.system_connections)
+            .after_connect(move |connection, _| {
+                Box::pin(async move {
+                    enter(connection, become_app, Some("SET ROLE posthorn_system")).await
+                })
+            })
+            .connect_lazy_with(connect.clone());
+        let tenant = pool(options.tenant_connections)
+            .after_connect(move |connection, _| {
+                Box::pin(async move { enter(connection, become_app, None).await })
+            })
+            .connect_lazy_with(connect.clone());
+        Self {
+            system,
+            tenant,
+            connect,
+            become_app,
+        }
+    }
+
+    /// Begins a transaction that sees one tenant's rows and no others.
+    ///
+    /// # Errors
+    /// When no connection can be had in time.
+    pub async fn tenant_tx(
+        &self,
+        scope: &TenantScope,
+    ) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
+        let mut tx = self.tenant.begin().await?;
+        sqlx::query!(
+            "SELECT set_config('role', 'posthorn_tenant', true) AS role, set_config('posthorn.tenant', $1, true) AS tenant",
+            scope.tenant().uuid().to_string(),
+        )
+        .fetch_one(&mut *tx)
+        .await?;
+        Ok(tx)
+    }
+
+    /// The engine's pool. Connections act as `posthorn_system`.
+    pub(crate) fn system(&self) -> &PgPool {
+        &self.system
+    }
+
+    /// A connection outside the pools, acting as `posthorn_system`: the batcher's and the recorder's own.
+    pub(crate) async fn dedicated(&self) -> Result<PgConnection, sqlx::Error> {
+        let mut connection = tokio::time::timeout(limits::DATABASE_WAIT, self.connect.connect())
+            .await
+            .map_err(|_| sqlx::Error::PoolTimedOut)??;
+        enter(
+            &mut connection,
+            self.become_app,
+            Some("SET ROLE posthorn_system"),
+        )
+        .await?;
+        Ok(connection)
+    }
+
+    /// Whether the database answers.
+    ///
+    /// # Errors
+    /// The error of the connection.
+    pub async fn ping(&self) -> Result<(), sqlx::Error> {
+        let mut connection = self.system.acquire().await?;
+        connection.ping().await
+    }
+
+    /// Closes both pools, letting statements under way end.
+    pub async fn close(&self) {
+        self.system.close().await;
+        self.tenant.close().await;
+    }
+}
+
+fn pool(connections: u32) -> PgPoolOptions {
+    PgPoolOptions::new()
+        .max_connections(connections)
+        .acquire_timeout(limits::DATABASE_WAIT)
+        .idle_timeout(Duration::from_mins(5))
+        .max_lifetime(Duration::from_mins(30))
+}
+
+/// Bounds what a statement may wait for, whatever the cluster's own settings (INV-11).
+fn bounded(connect: PgConnectOptions) -> PgConnectOptions {
+    connect
+        .application_name("posthorn")
+        .options([
+            ("statement_timeout", "10s"),
+            ("lock_timeout", "5s"),
+            ("idle_in_transaction_session_timeout", "30s"),
+            ("timezone", "UTC"),
+            ("jit", "off"),
+            ("client_connection_check_interval", "5s"),
+        ])
+        .log_slow_statements(tracing::log::LevelFilter::Warn, Duration::from_secs(2))
+        .log_statements(tracing::log::LevelFilter::Trace)
+}
+
+async fn enter(
+    connection: &mut PgConnection,
+    become_app: bool,
+    role: Option<&str>,
+) -> Result<(), sqlx::Error> {
+    if become_app {
+        connection
+            .execute("SET SESSION AUTHORIZATION posthorn_app")
+            .await?;
+    }
+    if let Some(role) = role {
+        connection
+            .execute(sqlx::AssertSqlSafe(role.to_owned()))
+            .await?;
+    }
+    Ok(())
+}

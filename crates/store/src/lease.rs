@@ -1,0 +1,206 @@
+//! Leases of streams and ownership of shards.
+//!
+//! Leases only save work (INV-6): what keeps a stale node from harm is the fence inside each flush and
+//! the compare-and-set of each record, not the clock.
+
+use chrono::{DateTime, Utc};
+use posthorn_domain::id::{EventId, NodeId};
+use posthorn_domain::limits;
+
+use crate::database::Database;
+
+/// The lane of a flush. There is one for now; the fence is kept by lane so that more need no new table.
+pub(crate) const LANE: i16 = 0;
+
+/// What a renewal found.
+#[derive(Clone, Debug)]
+pub struct Renewal {
+    /// Whether the stream is still open: false means that another node closed it.
+    pub open: bool,
+    /// The database's time.
+    pub now: DateTime<Utc>,
+    /// Streams of other nodes whose lease has lapsed.
+    pub lapsed: Vec<i64>,
+}
+
+/// The database's time.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn database_time(database: &Database) -> Result<DateTime<Utc>, sqlx::Error> {
+    sqlx::query_scalar!(r#"SELECT clock_timestamp() AS "now!""#)
+        .fetch_one(database.system())
+        .await
+}
+
+/// Opens a stream with its first lease and watermark.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn open(
+    database: &Database,
+    stream: i64,
+    node: NodeId,
+    name: &str,
+    watermark: EventId,
+) -> Result<(), sqlx::Error> {
+    let mut tx = database.system().begin().await?;
+    sqlx::query!(
+        "INSERT INTO nodes (stream, node, name, state, lease_until, watermark)
+         VALUES ($1, $2, $3, 'open', clock_timestamp() + make_interval(secs => $4), $5)",
+        stream,
+        node.uuid(),
+        name,
+        limits::LEASE_TTL.as_secs_f64(),
+        watermark.uuid(),
+    )
+    .execute(&mut *tx)
+    .await?;
+    sqlx::query!(
+        "INSERT INTO streams (stream, lane, state) VALUES ($1, $2, 'open')",
+        stream,
+        LANE
+    )
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await
+}
+
+/// Renews a stream's lease and raises its watermark. A lapsed lease may still be renewed; a closed stream may not.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn renew(
+    database: &Database,
+    stream: i64,
+    watermark: EventId,
+) -> Result<Renewal, sqlx::Error> {
+    sqlx::query_as!(
+        Renewal,
+        r#"WITH mine AS (
+               UPDATE nodes
+               SET lease_until = clock_timestamp() + make_interval(secs => $2), watermark = GREATEST(watermark, $3)
+               WHERE stream = $1 AND state = 'open'
+               RETURNING 1
+           )
+           SELECT EXISTS (SELECT 1 FROM mine) AS "open!",
+                  clock_timestamp() AS "now!",
+                  ARRAY(SELECT stream FROM nodes
+                        WHERE state = 'open' AND lease_until < clock_timestamp() AND stream <> $1) AS "lapsed!""#,
+        stream,
+        limits::LEASE_TTL.as_secs_f64(),
+        watermark.uuid(),
+    )
+    .fetch_one(database.system())
+    .await
+}
+
+/// Closes a stream whose lease has lapsed: afterwards no flush of it is under way and none can commit.
+/// Answers whether this call closed it.
+///
+/// # Errors
+/// When the database does not answer, or a flush held the fence for longer than the lock timeout; tried
+/// again at the next renewal.
+pub async fn close_lapsed(database: &Database, stream: i64) -> Result<bool, sqlx::Error> {
+    let mut tx = database.system().begin().await?;
+    sqlx::query!("SET LOCAL lock_timeout = '1s'")
+        .execute(&mut *tx)
+        .await?;
+    let closed = sqlx::query!(
+        "UPDATE nodes SET state = 'closed' WHERE stream = $1 AND state = 'open' AND lease_until < clock_timestamp()",
+        stream,
+    )
+    .execute(&mut *tx)
+    .await?;
+    if closed.rows_affected() == 0 {
+        return Ok(false);
+    }
+    // A flush holds this row FOR KEY SHARE until it has committed.
+    sqlx::query!(
+        "SELECT 1 AS one FROM streams WHERE stream = $1 FOR UPDATE",
+        stream
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    sqlx::query!(
+        "UPDATE streams SET state = 'closed' WHERE stream = $1",
+        stream
+    )
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(true)
+}
+
+/// Closes this node's own stream in an orderly way: as recovered when nothing is open, else to be adopted.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn leave(
+    database: &Database,
+    stream: i64,
+    watermark: EventId,
+    nothing_open: bool,
+) -> Result<(), sqlx::Error> {
+    let state = if nothing_open { "recovered" } else { "closed" };
+    let mut tx = database.system().begin().await?;
+    sqlx::query!(
+        "SELECT 1 AS one FROM streams WHERE stream = $1 FOR UPDATE",
+        stream
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    sqlx::query!(
+        "UPDATE streams SET state = 'closed' WHERE stream = $1",
+        stream
+    )
+    .execute(&mut *tx)
+    .await?;
+    sqlx::query!(
+        "UPDATE nodes SET state = $2, watermark = GREATEST(watermark, $3) WHERE stream = $1 AND state = 'open'",
+        stream,
+        state,
+        watermark.uuid(),
+    )
+    .execute(&mut *tx)
+    .await?;
+    sqlx::query!("UPDATE shards SET owner = NULL WHERE owner = $1", stream)
+        .execute(&mut *tx)
+        .await?;
+    tx.commit().await
+}
+
+/// Takes the shards that nobody alive owns; answers all that the stream owns then.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn claim_shards(database: &Database, stream: i64) -> Result<Vec<i16>, sqlx::Error> {
+    let mut tx = database.system().begin().await?;
+    sqlx::query!(
+        "UPDATE shards SET owner = $1
+         WHERE owner IS DISTINCT FROM $1
+           AND NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.stream = shards.owner AND nodes.state = 'open')
+           AND EXISTS (SELECT 1 FROM nodes WHERE nodes.stream = $1 AND nodes.state = 'open')",
+        stream,
+    )
+    .execute(&mut *tx)
+    .await?;
+    let owned = sqlx::query_scalar!(
+        "SELECT shard FROM shards WHERE owner = $1 ORDER BY shard",
+        stream
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(owned)
+}
+
+/// Streams that are closed and not recovered yet.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn to_recover(database: &Database) -> Result<Vec<i64>, sqlx::Error> {
+    sqlx::query_scalar!("SELECT stream FROM nodes WHERE state = 'closed' ORDER BY stream")
+        .fetch_all(database.system())
+        .await
+}

@@ -1,0 +1,218 @@
+//! Sweeps over parked rows: back to due, or ended on the word of their endpoint's own row.
+//!
+//! Every one may run again at any time, and is bounded in rows. The endpoints with parked rows are listed from
+//! the index, never from a flag.
+
+use posthorn_domain::delivery::Cause;
+use posthorn_domain::id::{EndpointId, TenantId};
+
+use super::{Due, due};
+use crate::database::Database;
+
+/// Rows that one sweep of one endpoint touches at most.
+const SWEEP_ROWS: i64 = 1000;
+
+/// An endpoint that has parked rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ParkedEndpoint {
+    /// Whose.
+    pub tenant: TenantId,
+    /// Which.
+    pub endpoint: EndpointId,
+}
+
+/// The endpoints with parked rows in these shards, at most `limit`: a loose scan of the index, one probe an endpoint.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn parked_endpoints(
+    database: &Database,
+    shards: &[i16],
+    limit: i64,
+) -> Result<Vec<ParkedEndpoint>, sqlx::Error> {
+    let rows = sqlx::query!(
+        r#"SELECT walk.tenant_id AS "tenant_id!", walk.endpoint_id AS "endpoint_id!"
+           FROM unnest($1::smallint[]) AS s (shard)
+           CROSS JOIN LATERAL (
+               WITH RECURSIVE walk AS (
+                   (SELECT tenant_id, endpoint_id FROM pending
+                    WHERE shard = s.shard AND due IS NULL
+                    ORDER BY tenant_id, endpoint_id LIMIT 1)
+                   UNION ALL
+                   SELECT next.tenant_id, next.endpoint_id
+                   FROM walk
+                   CROSS JOIN LATERAL (
+                       SELECT p.tenant_id, p.endpoint_id FROM pending AS p
+                       WHERE p.shard = s.shard AND p.due IS NULL
+                         AND (p.tenant_id, p.endpoint_id) > (walk.tenant_id, walk.endpoint_id)
+                       ORDER BY p.tenant_id, p.endpoint_id LIMIT 1
+                   ) AS next
+               )
+               SELECT tenant_id, endpoint_id FROM walk
+           ) AS walk
+           LIMIT $2"#,
+        shards,
+        limit,
+    )
+    .fetch_all(database.system())
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| ParkedEndpoint {
+            tenant: TenantId::from_uuid(row.tenant_id),
+            endpoint: EndpointId::from_uuid(row.endpoint_id),
+        })
+        .collect())
+}
+
+/// Makes up to `limit` parked rows of an endpoint due now, those whose end is nearest first, and answers them.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn unpark(
+    database: &Database,
+    of: ParkedEndpoint,
+    limit: i64,
+) -> Result<Vec<Due>, sqlx::Error> {
+    let rows = sqlx::query!(
+        r#"WITH chosen AS MATERIALIZED (
+               SELECT event_id FROM pending
+               WHERE shard = $3 AND tenant_id = $1 AND endpoint_id = $2 AND due IS NULL
+               ORDER BY ends_at
+               LIMIT $4
+           )
+           UPDATE pending AS p SET due = now()
+           FROM chosen
+           WHERE p.tenant_id = $1 AND p.endpoint_id = $2 AND p.event_id = chosen.event_id AND p.due IS NULL
+           RETURNING p.tenant_id, p.endpoint_id, p.event_id, p.n, p.due AS "due!""#,
+        of.tenant.uuid(),
+        of.endpoint.uuid(),
+        i16::from(of.endpoint.shard()),
+        limit,
+    )
+    .fetch_all(database.system())
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| due(row.tenant_id, row.endpoint_id, row.event_id, row.n, row.due))
+        .collect())
+}
+
+/// Lays an endpoint's rows whose end has come in the dead letters, cause `expired`. Answers how many.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn expire(database: &Database, of: ParkedEndpoint) -> Result<u64, sqlx::Error> {
+    into_dead_letters(database, of, Cause::Expired).await
+}
+
+/// The same for one row whose payload is gone, whatever its end.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn bury(database: &Database, row: &Due, cause: Cause) -> Result<u64, sqlx::Error> {
+    let buried = sqlx::query!(
+        "WITH died AS (
+             DELETE FROM pending
+             WHERE tenant_id = $1 AND endpoint_id = $2 AND event_id = $3 AND n = $4
+             RETURNING tenant_id, endpoint_id, event_id, replay_id
+         )
+         INSERT INTO dead_letters AS d (tenant_id, endpoint_id, event_id, type, application_id, cause, deaths, replay_id, died_at)
+         SELECT died.tenant_id, died.endpoint_id, died.event_id, COALESCE(e.type, ''), e.application_id, $5, 1, died.replay_id, now()
+         FROM died
+         LEFT JOIN LATERAL (SELECT type, application_id FROM events
+                            WHERE events.tenant_id = died.tenant_id AND events.id = died.event_id
+                            UNION ALL
+                            SELECT type, application_id FROM kept_events
+                            WHERE kept_events.tenant_id = died.tenant_id AND kept_events.id = died.event_id
+                            LIMIT 1) AS e ON true
+         LEFT JOIN LATERAL (SELECT 1 AS success FROM attempts AS a
+                            WHERE a.tenant_id = died.tenant_id AND a.endpoint_id = died.endpoint_id
+                              AND a.event_id = died.event_id AND a.outcome = 'success' LIMIT 1) AS success ON true
+         WHERE success.success IS NULL
+         ON CONFLICT (tenant_id, endpoint_id, event_id) DO UPDATE
+         SET cause = excluded.cause, deaths = d.deaths + 1, replay_id = excluded.replay_id, died_at = excluded.died_at",
+        row.key.tenant.uuid(),
+        row.key.endpoint.uuid(),
+        row.key.event.uuid(),
+        i32::try_from(row.n).unwrap_or(i32::MAX),
+        cause.as_str(),
+    )
+    .execute(database.system())
+    .await?;
+    Ok(buried.rows_affected())
+}
+
+async fn into_dead_letters(
+    database: &Database,
+    of: ParkedEndpoint,
+    cause: Cause,
+) -> Result<u64, sqlx::Error> {
+    let died = sqlx::query!(
+        "WITH over AS MATERIALIZED (
+             SELECT event_id FROM pending
+             WHERE shard = $3 AND tenant_id = $1 AND endpoint_id = $2 AND due IS NULL AND ends_at <= now()
+             ORDER BY ends_at
+             LIMIT $5
+         ), died AS (
+             DELETE FROM pending AS p USING over
+             WHERE p.tenant_id = $1 AND p.endpoint_id = $2 AND p.event_id = over.event_id AND p.due IS NULL
+             RETURNING p.tenant_id, p.endpoint_id, p.event_id, p.replay_id
+         )
+         INSERT INTO dead_letters AS d (tenant_id, endpoint_id, event_id, type, application_id, cause, deaths, replay_id, died_at)
+         SELECT died.tenant_id, died.endpoint_id, died.event_id, COALESCE(e.type, ''), e.application_id, $4, 1, died.replay_id, now()
+         FROM died
+         LEFT JOIN LATERAL (SELECT type, application_id FROM events
+                            WHERE events.tenant_id = died.tenant_id AND events.id = died.event_id
+                            UNION ALL
+                            SELECT type, application_id FROM kept_events
+                            WHERE kept_events.tenant_id = died.tenant_id AND kept_events.id = died.event_id
+                            LIMIT 1) AS e ON true
+         LEFT JOIN LATERAL (SELECT 1 AS success FROM attempts AS a
+                            WHERE a.tenant_id = died.tenant_id AND a.endpoint_id = died.endpoint_id
+                              AND a.event_id = died.event_id AND a.outcome = 'success' LIMIT 1) AS success ON true
+         WHERE success.success IS NULL
+         ON CONFLICT (tenant_id, endpoint_id, event_id) DO UPDATE
+         SET cause = excluded.cause, deaths = d.deaths + 1, replay_id = excluded.replay_id, died_at = excluded.died_at",
+        of.tenant.uuid(),
+        of.endpoint.uuid(),
+        i16::from(of.endpoint.shard()),
+        cause.as_str(),
+        SWEEP_ROWS,
+    )
+    .execute(database.system())
+    .await?;
+    Ok(died.rows_affected())
+}
+
+/// Ends the rows of an endpoint that its own row says is deleted, or disabled because it is gone, by a verdict.
+/// Answers how many; 0 where the endpoint is neither.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn cancel(database: &Database, of: ParkedEndpoint) -> Result<u64, sqlx::Error> {
+    let ended = sqlx::query!(
+        "WITH over AS MATERIALIZED (
+             SELECT p.event_id, CASE WHEN e.deleted_at IS NOT NULL THEN 'cancelled' ELSE 'dead_gone' END AS verdict, e.config_seq
+             FROM endpoints AS e
+             JOIN pending AS p ON p.tenant_id = e.tenant_id AND p.endpoint_id = e.id
+             WHERE e.tenant_id = $1 AND e.id = $2
+               AND (e.deleted_at IS NOT NULL OR (e.state = 'disabled' AND e.state_cause = 'gone'))
+             LIMIT $3
+         ), ended AS (
+             DELETE FROM pending AS p USING over
+             WHERE p.tenant_id = $1 AND p.endpoint_id = $2 AND p.event_id = over.event_id
+             RETURNING p.tenant_id, p.endpoint_id, p.event_id, p.n, p.replay_id, over.verdict, over.config_seq
+         )
+         INSERT INTO attempts (tenant_id, endpoint_id, event_id, n, id, outcome, at, duration_ms, trigger, replay_id, config_seq)
+         SELECT tenant_id, endpoint_id, event_id, n, 0, verdict, now(), 0, 'schedule', replay_id, config_seq
+         FROM ended
+         ON CONFLICT DO NOTHING",
+        of.tenant.uuid(),
+        of.endpoint.uuid(),
+        SWEEP_ROWS,
+    )
+    .execute(database.system())
+    .await?;
+    Ok(ended.rows_affected())
+}

@@ -1,0 +1,93 @@
+//! Record: what attempts came to, in batches.
+//!
+//! One transaction of separate statements: attempts, then pending, then dead letters (inside one statement
+//! of CTEs a delete cannot see what its sibling inserted). The attempt's row is the gate: only facts whose
+//! row this transaction inserted have consequences, so that a batch that is sent again after an unknown
+//! outcome changes nothing. Every change of `pending` is a compare-and-set on the attempt's own number (INV-5).
+
+mod apply;
+mod fact;
+
+use sqlx::postgres::{PgDatabaseError, PgSeverity};
+use sqlx::{Connection as _, PgConnection};
+
+pub use self::fact::{
+    Attempt, AttemptError, Consequence, DeliveryKey, Fact, KeptResponse, Parked, Retry, Source,
+};
+use crate::database::Database;
+
+/// Why a batch is not on record.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// Nothing was recorded, and the fault is in a row's data: each alone will tell which.
+    #[error("the database refused a result")]
+    Refused(#[source] sqlx::Error),
+    /// It may have been recorded: to be sent again, unchanged, on a new connection.
+    #[error("the database did not confirm")]
+    Unknown(#[source] sqlx::Error),
+}
+
+impl RecordError {
+    fn of(error: sqlx::Error) -> Self {
+        let refusal = error
+            .as_database_error()
+            .and_then(|e| e.try_downcast_ref::<PgDatabaseError>());
+        let data = refusal.is_some_and(|refusal| {
+            let fatal = matches!(refusal.severity(), PgSeverity::Fatal | PgSeverity::Panic);
+            !fatal
+                && ["22", "23", "54"]
+                    .iter()
+                    .any(|class| refusal.code().starts_with(class))
+        });
+        if data {
+            Self::Refused(error)
+        } else {
+            Self::Unknown(error)
+        }
+    }
+}
+
+/// The recorder's side of the database: one connection of its own.
+pub struct RecordWriter {
+    database: Database,
+    connection: Option<PgConnection>,
+}
+
+impl RecordWriter {
+    /// Connects at the first batch.
+    #[must_use]
+    pub const fn new(database: Database) -> Self {
+        Self {
+            database,
+            connection: None,
+        }
+    }
+
+    /// Records a batch and its consequences in one transaction, durably. Sending the same facts again is harmless.
+    ///
+    /// # Errors
+    /// [`RecordError`]; after `Unknown` the next call uses a new connection.
+    pub async fn record(&mut self, facts: &[Fact]) -> Result<(), RecordError> {
+        let outcome = self
+            .in_one_transaction(facts)
+            .await
+            .map_err(RecordError::of);
+        if matches!(outcome, Err(RecordError::Unknown(_))) {
+            self.connection = None;
+        }
+        outcome
+    }
+
+    async fn in_one_transaction(&mut self, facts: &[Fact]) -> Result<(), sqlx::Error> {
+        if self.connection.is_none() {
+            self.connection = Some(self.database.dedicated().await?);
+        }
+        let Some(connection) = self.connection.as_mut() else {
+            return Err(sqlx::Error::PoolClosed);
+        };
+        let mut tx = connection.begin().await?;
+        apply::attempts_and_consequences(&mut tx, facts).await?;
+        apply::parked(&mut tx, facts).await?;
+        tx.commit().await
+    }
+}

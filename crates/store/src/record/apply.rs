@@ -1,0 +1,494 @@
+//! The statements of a record transaction. Keys are sorted, so that two recorders take row locks in one order.
+
+use std::collections::{BTreeMap, HashSet};
+
+use chrono::{DateTime, Utc};
+use posthorn_domain::id::{ApplicationId, ReplayId};
+use sqlx::{Postgres, Transaction};
+use uuid::Uuid;
+
+use super::fact::{Attempt, Consequence, DeliveryKey, Fact, Source};
+
+type Tx<'a> = Transaction<'a, Postgres>;
+
+/// Keys as three arrays of one length.
+#[derive(Default)]
+struct Keys {
+    tenants: Vec<Uuid>,
+    endpoints: Vec<Uuid>,
+    events: Vec<Uuid>,
+}
+
+impl Keys {
+    fn push(&mut self, key: DeliveryKey) {
+        self.tenants.push(key.tenant.uuid());
+        self.endpoints.push(key.endpoint.uuid());
+        self.events.push(key.event.uuid());
+    }
+
+    fn is_empty(&self) -> bool {
+        self.tenants.is_empty()
+    }
+}
+
+/// What a batch comes to for one delivery, after folding.
+struct Folded<'a> {
+    source: Source,
+    attempt: &'a Attempt,
+    consequence: Consequence,
+    event_type: &'a str,
+    application: Option<ApplicationId>,
+}
+
+/// Inserts the attempts, then applies what follows from those that this transaction inserted.
+pub(super) async fn attempts_and_consequences(
+    tx: &mut Tx<'_>,
+    facts: &[Fact],
+) -> Result<(), sqlx::Error> {
+    let attempts: Vec<_> = facts.iter().filter_map(attempted).collect();
+    if attempts.is_empty() {
+        return Ok(());
+    }
+    let inserted = insert_attempts(tx, &attempts).await?;
+    let folded = fold(facts, &inserted);
+    delivered(tx, &folded).await?;
+    retry_pending(tx, &folded).await?;
+    retry_fresh(tx, &folded).await?;
+    dead_pending(tx, &folded).await?;
+    dead_fresh(tx, &folded).await
+}
+
+fn attempted(fact: &Fact) -> Option<(DeliveryKey, &Attempt)> {
+    match fact {
+        Fact::Attempted { key, attempt, .. } => Some((*key, attempt)),
+        Fact::Parked { .. } => None,
+    }
+}
+
+/// Folds the facts about each delivery: a success wins, else the last.
+fn fold<'a>(facts: &'a [Fact], inserted: &HashSet<i64>) -> BTreeMap<DeliveryKey, Folded<'a>> {
+    let mut folded: BTreeMap<DeliveryKey, Folded<'a>> = BTreeMap::new();
+    for fact in facts {
+        let Fact::Attempted {
+            key,
+            attempt,
+            source,
+            consequence,
+            event_type,
+            application,
+        } = fact
+        else {
+            continue;
+        };
+        if !inserted.contains(&signed(attempt.nonce)) {
+            continue;
+        }
+        let done = folded
+            .get(key)
+            .is_some_and(|earlier| matches!(earlier.consequence, Consequence::Delivered));
+        if !done {
+            let (source, consequence, application) = (*source, *consequence, *application);
+            folded.insert(
+                *key,
+                Folded {
+                    source,
+                    attempt,
+                    consequence,
+                    event_type,
+                    application,
+                },
+            );
+        }
+    }
+    folded
+}
+
+/// The same eight bytes, as PostgreSQL's bigint.
+const fn signed(nonce: u64) -> i64 {
+    i64::from_be_bytes(nonce.to_be_bytes())
+}
+
+fn int(n: u32) -> i32 {
+    i32::try_from(n).unwrap_or(i32::MAX)
+}
+
+/// The attempts' columns.
+#[derive(Default)]
+struct Columns<'a> {
+    keys: Keys,
+    n: Vec<i32>,
+    ids: Vec<i64>,
+    outcomes: Vec<&'static str>,
+    statuses: Vec<Option<i16>>,
+    at: Vec<DateTime<Utc>>,
+    durations: Vec<i32>,
+    triggers: Vec<&'static str>,
+    replays: Vec<Option<Uuid>>,
+    addresses: Vec<Option<&'a str>>,
+    error_kinds: Vec<Option<&'static str>>,
+    error_details: Vec<Option<&'a str>>,
+    response_headers: Vec<Option<&'a str>>,
+    response_bodies: Vec<Option<&'a [u8]>>,
+    response_sizes: Vec<Option<i32>>,
+    response_cuts: Vec<Option<bool>>,
+    config_seqs: Vec<i64>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(attempts: &[(DeliveryKey, &'a Attempt)]) -> Self {
+        let mut c = Self::default();
+        for (key, attempt) in attempts {
+            let response = attempt.response.as_ref();
+            let error = attempt.error.as_ref();
+            c.keys.push(*key);
+            c.n.push(int(attempt.n));
+            c.ids.push(signed(attempt.nonce));
+            c.outcomes
+                .push(if attempt.success { "success" } else { "failed" });
+            c.statuses
+                .push(attempt.status.and_then(|status| i16::try_from(status).ok()));
+            c.at.push(attempt.at);
+            c.durations
+                .push(i32::try_from(attempt.duration.as_millis()).unwrap_or(i32::MAX));
+            c.triggers.push(attempt.trigger.as_str());
+            c.replays.push(attempt.replay.map(ReplayId::uuid));
+            c.addresses.push(attempt.remote_address.as_deref());
+            c.error_kinds.push(error.map(|error| error.kind.as_str()));
+            c.error_details
+                .push(error.map(|error| error.detail.as_str()));
+            c.response_headers
+                .push(response.map(|kept| kept.headers.as_str()));
+            c.response_bodies
+                .push(response.map(|kept| kept.body.as_slice()));
+            c.response_sizes
+                .push(response.map(|kept| i32::try_from(kept.size).unwrap_or(i32::MAX)));
+            c.response_cuts.push(response.map(|kept| kept.cut));
+            c.config_seqs.push(attempt.config_seq);
+        }
+        c
+    }
+}
+
+/// Answers the ids of the rows that were not there before.
+async fn insert_attempts(
+    tx: &mut Tx<'_>,
+    attempts: &[(DeliveryKey, &Attempt)],
+) -> Result<HashSet<i64>, sqlx::Error> {
+    let c = Columns::of(attempts);
+    let inserted = sqlx::query_scalar!(
+        "INSERT INTO attempts (tenant_id, endpoint_id, event_id, n, id, outcome, status, at, duration_ms, trigger, replay_id,
+                               remote_address, error_kind, error_detail, response_headers, response_body, response_size,
+                               response_cut, config_seq)
+         SELECT *
+         FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::integer[], $5::bigint[], $6::text[], $7::smallint[],
+                     $8::timestamptz[], $9::integer[], $10::text[], $11::uuid[], $12::text[], $13::text[], $14::text[],
+                     $15::text[], $16::bytea[], $17::integer[], $18::boolean[], $19::bigint[])
+         ON CONFLICT DO NOTHING
+         RETURNING id",
+        &c.keys.tenants,
+        &c.keys.endpoints,
+        &c.keys.events,
+        &c.n,
+        &c.ids,
+        &c.outcomes as _,
+        &c.statuses as _,
+        &c.at,
+        &c.durations,
+        &c.triggers as _,
+        &c.replays as _,
+        &c.addresses as _,
+        &c.error_kinds as _,
+        &c.error_details as _,
+        &c.response_headers as _,
+        &c.response_bodies as _,
+        &c.response_sizes as _,
+        &c.response_cuts as _,
+        &c.config_seqs,
+    )
+    .fetch_all(&mut **tx)
+    .await?;
+    Ok(inserted.into_iter().collect())
+}
+
+/// A success deletes the pending row and the dead letter, always.
+async fn delivered(
+    tx: &mut Tx<'_>,
+    folded: &BTreeMap<DeliveryKey, Folded<'_>>,
+) -> Result<(), sqlx::Error> {
+    let mut keys = Keys::default();
+    for (key, fold) in folded {
+        if matches!(fold.consequence, Consequence::Delivered) {
+            keys.push(*key);
+        }
+    }
+    if keys.is_empty() {
+        return Ok(());
+    }
+    sqlx::query!(
+        "DELETE FROM pending AS p
+         USING unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS k (tenant_id, endpoint_id, event_id)
+         WHERE p.tenant_id = k.tenant_id AND p.endpoint_id = k.endpoint_id AND p.event_id = k.event_id",
+        &keys.tenants,
+        &keys.endpoints,
+        &keys.events,
+    )
+    .execute(&mut **tx)
+    .await?;
+    sqlx::query!(
+        "DELETE FROM dead_letters AS d
+         USING unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS k (tenant_id, endpoint_id, event_id)
+         WHERE d.tenant_id = k.tenant_id AND d.endpoint_id = k.endpoint_id AND d.event_id = k.event_id",
+        &keys.tenants,
+        &keys.endpoints,
+        &keys.events,
+    )
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+/// Columns of the retries from one source.
+#[derive(Default)]
+struct Retries {
+    keys: Keys,
+    shards: Vec<i16>,
+    n: Vec<i32>,
+    steps: Vec<i32>,
+    after: Vec<f64>,
+    ends_at: Vec<DateTime<Utc>>,
+}
+
+impl Retries {
+    fn of(folded: &BTreeMap<DeliveryKey, Folded<'_>>, source: Source) -> Self {
+        let mut retries = Self::default();
+        for (key, fold) in folded {
+            let Consequence::Retry(retry) = fold.consequence else {
+                continue;
+            };
+            if fold.source == source {
+                retries.keys.push(*key);
+                retries.shards.push(i16::from(key.endpoint.shard()));
+                retries.n.push(int(fold.attempt.n));
+                retries.steps.push(int(retry.step));
+                retries.after.push(retry.after.as_secs_f64());
+                retries.ends_at.push(retry.ends_at);
+            }
+        }
+        retries
+    }
+}
+
+/// Moves a pending row only where its number is still the attempt's own.
+async fn retry_pending(
+    tx: &mut Tx<'_>,
+    folded: &BTreeMap<DeliveryKey, Folded<'_>>,
+) -> Result<(), sqlx::Error> {
+    let r = Retries::of(folded, Source::Pending);
+    if r.keys.is_empty() {
+        return Ok(());
+    }
+    sqlx::query!(
+        "UPDATE pending AS p
+         SET n = k.n + 1, step = k.step, then_due = NULL, why = 'retry',
+             due = LEAST(now() + make_interval(secs => k.after), p.ends_at)
+         FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::integer[], $5::integer[], $6::double precision[])
+             AS k (tenant_id, endpoint_id, event_id, n, step, after)
+         WHERE p.tenant_id = k.tenant_id AND p.endpoint_id = k.endpoint_id AND p.event_id = k.event_id AND p.n = k.n",
+        &r.keys.tenants,
+        &r.keys.endpoints,
+        &r.keys.events,
+        &r.n,
+        &r.steps,
+        &r.after,
+    )
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+/// Inserts a pending row only if there is none and nothing has ended the delivery.
+async fn retry_fresh(
+    tx: &mut Tx<'_>,
+    folded: &BTreeMap<DeliveryKey, Folded<'_>>,
+) -> Result<(), sqlx::Error> {
+    let r = Retries::of(folded, Source::Fresh);
+    if r.keys.is_empty() {
+        return Ok(());
+    }
+    sqlx::query!(
+        "INSERT INTO pending (tenant_id, endpoint_id, event_id, shard, due, n, step, since, ends_at, why)
+         SELECT k.tenant_id, k.endpoint_id, k.event_id, k.shard,
+                LEAST(now() + make_interval(secs => k.after), k.ends_at), k.n + 1, k.step, 1, k.ends_at, 'retry'
+         FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::smallint[], $5::integer[], $6::integer[], $7::double precision[],
+                     $8::timestamptz[]) AS k (tenant_id, endpoint_id, event_id, shard, n, step, after, ends_at)
+         LEFT JOIN LATERAL (SELECT 1 AS ended FROM attempts AS a
+                            WHERE a.tenant_id = k.tenant_id AND a.endpoint_id = k.endpoint_id AND a.event_id = k.event_id
+                              AND a.outcome <> 'failed' LIMIT 1) AS ended ON true
+         LEFT JOIN LATERAL (SELECT 1 AS dead FROM dead_letters AS d
+                            WHERE d.tenant_id = k.tenant_id AND d.endpoint_id = k.endpoint_id AND d.event_id = k.event_id
+                            LIMIT 1) AS dead ON true
+         WHERE ended.ended IS NULL AND dead.dead IS NULL
+         ON CONFLICT DO NOTHING",
+        &r.keys.tenants,
+        &r.keys.endpoints,
+        &r.keys.events,
+        &r.shards,
+        &r.n,
+        &r.steps,
+        &r.after,
+        &r.ends_at,
+    )
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+/// Columns of the deaths from one source.
+#[derive(Default)]
+struct Deaths<'a> {
+    keys: Keys,
+    n: Vec<i32>,
+    types: Vec<&'a str>,
+    applications: Vec<Option<Uuid>>,
+    causes: Vec<&'static str>,
+}
+
+impl<'a> Deaths<'a> {
+    fn of(folded: &BTreeMap<DeliveryKey, Folded<'a>>, source: Source) -> Self {
+        let mut deaths = Self::default();
+        for (key, fold) in folded {
+            let Consequence::Dead(cause) = fold.consequence else {
+                continue;
+            };
+            if fold.source == source {
+                deaths.keys.push(*key);
+                deaths.n.push(int(fold.attempt.n));
+                deaths.types.push(fold.event_type);
+                deaths
+                    .applications
+                    .push(fold.application.map(ApplicationId::uuid));
+                deaths.causes.push(cause.as_str());
+            }
+        }
+        deaths
+    }
+}
+
+/// A dead letter is written only if the pending row was still the attempt's own and no success is on record.
+async fn dead_pending(
+    tx: &mut Tx<'_>,
+    folded: &BTreeMap<DeliveryKey, Folded<'_>>,
+) -> Result<(), sqlx::Error> {
+    let d = Deaths::of(folded, Source::Pending);
+    if d.keys.is_empty() {
+        return Ok(());
+    }
+    sqlx::query!(
+        "WITH died AS (
+             DELETE FROM pending AS p
+             USING unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::integer[], $5::text[], $6::uuid[], $7::text[])
+                 AS k (tenant_id, endpoint_id, event_id, n, type, application_id, cause)
+             WHERE p.tenant_id = k.tenant_id AND p.endpoint_id = k.endpoint_id AND p.event_id = k.event_id AND p.n = k.n
+             RETURNING p.tenant_id, p.endpoint_id, p.event_id, k.type, k.application_id, k.cause, p.replay_id
+         )
+         INSERT INTO dead_letters AS d (tenant_id, endpoint_id, event_id, type, application_id, cause, deaths, replay_id, died_at)
+         SELECT died.tenant_id, died.endpoint_id, died.event_id, type, application_id, cause, 1, replay_id, now()
+         FROM died
+         LEFT JOIN LATERAL (SELECT 1 AS success FROM attempts AS a
+                            WHERE a.tenant_id = died.tenant_id AND a.endpoint_id = died.endpoint_id
+                              AND a.event_id = died.event_id AND a.outcome = 'success' LIMIT 1) AS success ON true
+         WHERE success.success IS NULL
+         ON CONFLICT (tenant_id, endpoint_id, event_id) DO UPDATE
+         SET cause = excluded.cause, deaths = d.deaths + 1, replay_id = excluded.replay_id, died_at = excluded.died_at",
+        &d.keys.tenants,
+        &d.keys.endpoints,
+        &d.keys.events,
+        &d.n,
+        &d.types as _,
+        &d.applications as _,
+        &d.causes as _,
+    )
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+/// A first attempt that was the last: only if nobody else has the delivery and nothing has ended it.
+async fn dead_fresh(
+    tx: &mut Tx<'_>,
+    folded: &BTreeMap<DeliveryKey, Folded<'_>>,
+) -> Result<(), sqlx::Error> {
+    let d = Deaths::of(folded, Source::Fresh);
+    if d.keys.is_empty() {
+        return Ok(());
+    }
+    sqlx::query!(
+        "INSERT INTO dead_letters (tenant_id, endpoint_id, event_id, type, application_id, cause, deaths, died_at)
+         SELECT k.tenant_id, k.endpoint_id, k.event_id, k.type, k.application_id, k.cause, 1, now()
+         FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::uuid[], $6::text[])
+             AS k (tenant_id, endpoint_id, event_id, type, application_id, cause)
+         LEFT JOIN LATERAL (SELECT 1 AS ended FROM attempts AS a
+                            WHERE a.tenant_id = k.tenant_id AND a.endpoint_id = k.endpoint_id AND a.event_id = k.event_id
+                              AND a.outcome <> 'failed' LIMIT 1) AS ended ON true
+         LEFT JOIN LATERAL (SELECT 1 AS waits FROM pending AS p
+                            WHERE p.tenant_id = k.tenant_id AND p.endpoint_id = k.endpoint_id AND p.event_id = k.event_id
+                            LIMIT 1) AS waits ON true
+         WHERE ended.ended IS NULL AND waits.waits IS NULL
+         ON CONFLICT DO NOTHING",
+        &d.keys.tenants,
+        &d.keys.endpoints,
+        &d.keys.events,
+        &d.types as _,
+        &d.applications as _,
+        &d.causes as _,
+    )
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+/// Fresh deliveries that are not being sent become pending rows.
+pub(super) async fn parked(tx: &mut Tx<'_>, facts: &[Fact]) -> Result<(), sqlx::Error> {
+    let mut rows: Vec<_> = facts
+        .iter()
+        .filter_map(|fact| match fact {
+            Fact::Parked { key, parked } => Some((*key, *parked)),
+            Fact::Attempted { .. } => None,
+        })
+        .collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    rows.sort_unstable_by_key(|(key, _)| *key);
+    let mut keys = Keys::default();
+    let (mut shards, mut due, mut ends_at, mut why) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for (key, parked) in rows {
+        keys.push(key);
+        shards.push(i16::from(key.endpoint.shard()));
+        due.push(parked.due);
+        ends_at.push(parked.ends_at);
+        why.push(parked.why.as_str());
+    }
+    sqlx::query!(
+        "INSERT INTO pending (tenant_id, endpoint_id, event_id, shard, due, n, step, since, ends_at, why)
+         SELECT k.tenant_id, k.endpoint_id, k.event_id, k.shard, CASE WHEN k.due THEN now() END, 1, 0, 1, k.ends_at, k.why
+         FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::smallint[], $5::boolean[], $6::timestamptz[], $7::text[])
+             AS k (tenant_id, endpoint_id, event_id, shard, due, ends_at, why)
+         LEFT JOIN LATERAL (SELECT 1 AS made FROM attempts AS a
+                            WHERE a.tenant_id = k.tenant_id AND a.endpoint_id = k.endpoint_id AND a.event_id = k.event_id
+                            LIMIT 1) AS made ON true
+         WHERE made.made IS NULL
+         ON CONFLICT DO NOTHING",
+        &keys.tenants,
+        &keys.endpoints,
+        &keys.events,
+        &shards,
+        &due,
+        &ends_at,
+        &why as _,
+    )
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}

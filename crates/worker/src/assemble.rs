@@ -1,0 +1,297 @@
+//! The engine of one node: its loops, in the order in which they start and stop.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use posthorn_domain::limits;
+use posthorn_egress::Egress;
+use posthorn_store::accept::{Batcher, FreshEvent};
+use posthorn_store::clock::Clock;
+use posthorn_store::configuration::ConfigCache;
+use posthorn_store::database::{Database, DatabaseError};
+use posthorn_store::drive::drive;
+use posthorn_store::due::DueHint;
+use posthorn_store::entropy::Entropy;
+use posthorn_store::record::RecordWriter;
+use posthorn_store::stream::StreamKeeper;
+use posthorn_store::{lease, partitions};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::dispatch::Dispatcher;
+use crate::park::Parking;
+use crate::record::Recorder;
+use crate::recover::{Keeping, Recovery, Shards};
+use crate::retry::DueTimer;
+use crate::send::Sender;
+
+/// How often leaves for coming days are looked after.
+const PARTITIONS: Duration = Duration::from_hours(1);
+
+/// What the engine is made from.
+pub struct WorkerParts {
+    /// The database.
+    pub database: Database,
+    /// The configuration.
+    pub cache: ConfigCache,
+    /// This node's stream. Must be open already.
+    pub keeper: Arc<StreamKeeper>,
+    /// Time.
+    pub clock: Clock,
+    /// Randomness.
+    pub entropy: Entropy,
+    /// The guarded client.
+    pub egress: Egress,
+    /// Rung when a replay makes something due.
+    pub hint: DueHint,
+    /// The accept side's loop.
+    pub batcher: Batcher,
+    /// What the batcher has made durable.
+    pub fresh: mpsc::Receiver<FreshEvent>,
+}
+
+/// The running engine.
+pub struct Worker {
+    database: Database,
+    keeper: Arc<StreamKeeper>,
+    clock: Clock,
+    entropy: Entropy,
+    dispatcher: Arc<Dispatcher>,
+    batcher: Loop,
+    dispatch: Loop,
+    record: Loop,
+    timers: Vec<Loop>,
+}
+
+/// A task and the token that ends it.
+struct Loop {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Loop {
+    fn spawn<F: Future<Output = ()> + Send + 'static>(
+        run: impl FnOnce(CancellationToken) -> F,
+    ) -> Self {
+        let stop = CancellationToken::new();
+        Self {
+            task: tokio::spawn(run(stop.clone())),
+            stop,
+        }
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        if let Err(error) = self.task.await {
+            tracing::error!(%error, "a loop of the engine ended by itself");
+        }
+    }
+}
+
+impl Worker {
+    /// Starts all loops.
+    #[must_use]
+    pub fn start(parts: WorkerParts) -> Self {
+        let WorkerParts {
+            database,
+            cache,
+            keeper,
+            clock,
+            entropy,
+            egress,
+            hint,
+            batcher,
+            fresh,
+        } = parts;
+        let dispatcher = Arc::new(Dispatcher::new(
+            clock.clone(),
+            cache.clone(),
+            Arc::clone(&keeper),
+        ));
+        let writer = RecordWriter::new(database.clone());
+        let (recorder, recording) = Recorder::new(writer, Arc::clone(&dispatcher), clock.clone());
+        let sender = Arc::new(Sender {
+            database: database.clone(),
+            cache: cache.clone(),
+            egress,
+            clock: clock.clone(),
+            entropy,
+            dispatcher: Arc::clone(&dispatcher),
+            recorder: recorder.clone(),
+        });
+        let timers = Timers {
+            database: database.clone(),
+            cache,
+            keeper: Arc::clone(&keeper),
+            clock: clock.clone(),
+            entropy,
+            dispatcher: Arc::clone(&dispatcher),
+            hint,
+        };
+        let running = Arc::clone(&dispatcher);
+        Self {
+            batcher: Loop::spawn(|stop| batcher.run(stop)),
+            dispatch: Loop::spawn(|stop| running.run(sender, recorder, fresh, stop)),
+            record: Loop::spawn(|stop| recording.run(stop)),
+            timers: timers.start(),
+            database,
+            keeper,
+            clock,
+            entropy,
+            dispatcher,
+        }
+    }
+
+    /// Requests under way, and deliveries held in memory.
+    #[must_use]
+    pub fn load(&self) -> (usize, usize) {
+        self.dispatcher.load()
+    }
+
+    /// Ends in order: what is queued is flushed, what is not being sent goes to `pending`, what is out is awaited and
+    /// recorded, and the stream is closed: as recovered only if nothing is open. Nobody may submit any more.
+    pub async fn shutdown(self) {
+        self.batcher.end().await;
+        self.dispatch.end().await;
+        self.record.end().await;
+        for timer in self.timers {
+            timer.end().await;
+        }
+        self.keeper.retire();
+        let Some(stream) = self.keeper.present() else {
+            return;
+        };
+        let nothing_open = stream.open().is_empty();
+        let watermark = stream
+            .open()
+            .watermark(self.clock.now(), self.entropy.bytes());
+        let left: Result<(), DatabaseError> =
+            lease::leave(&self.database, stream.id(), watermark, nothing_open).await;
+        match left {
+            Ok(()) => tracing::info!(stream = stream.id(), nothing_open, "left the stream"),
+            Err(error) => {
+                tracing::warn!(%error, "the stream could not be left in order; another node will adopt it");
+            }
+        }
+    }
+}
+
+/// What the loops by the clock are made from.
+struct Timers {
+    database: Database,
+    cache: ConfigCache,
+    keeper: Arc<StreamKeeper>,
+    clock: Clock,
+    entropy: Entropy,
+    dispatcher: Arc<Dispatcher>,
+    hint: DueHint,
+}
+
+impl Timers {
+    fn start(self) -> Vec<Loop> {
+        let Self {
+            database,
+            cache,
+            keeper,
+            clock,
+            entropy,
+            dispatcher,
+            hint,
+        } = self;
+        let shards = Shards::default();
+        let keeping = Keeping::new(
+            database.clone(),
+            Arc::clone(&keeper),
+            clock.clone(),
+            entropy,
+            shards.clone(),
+        );
+        let due = DueTimer::new(
+            database.clone(),
+            Arc::clone(&dispatcher),
+            shards.clone(),
+            clock.clone(),
+        );
+        let parking = Parking::new(
+            database.clone(),
+            cache.clone(),
+            Arc::clone(&dispatcher),
+            shards,
+        );
+        let recovery = Recovery::new(database.clone(), hint.clone());
+        vec![
+            every(
+                &clock,
+                limits::WATERMARK_EVERY,
+                None,
+                keeping,
+                |keeping: Arc<Keeping>| async move {
+                    keeping.run_once().await;
+                },
+            ),
+            every(
+                &clock,
+                limits::WATERMARK_EVERY,
+                None,
+                recovery,
+                |recovery: Arc<Recovery>| async move {
+                    recovery.run_once().await;
+                },
+            ),
+            every(
+                &clock,
+                limits::DUE_POLL,
+                Some(hint),
+                due,
+                |due: Arc<DueTimer>| async move {
+                    due.run_once().await;
+                },
+            ),
+            every(
+                &clock,
+                limits::PARK_SWEEP,
+                None,
+                parking,
+                |parking: Arc<Parking>| async move {
+                    parking.run_once().await;
+                },
+            ),
+            every(&clock, limits::CONFIG_POLL, None, cache, refresh),
+            every(&clock, PARTITIONS, None, database.clone(), make_leaves),
+        ]
+    }
+}
+
+/// A loop by the clock, on its own task: a long recovery must not keep the lease waiting.
+fn every<T, F, S>(clock: &Clock, period: Duration, hint: Option<DueHint>, state: T, step: F) -> Loop
+where
+    T: Send + Sync + 'static,
+    F: Fn(Arc<T>) -> S + Send + Sync + 'static,
+    S: Future<Output = ()> + Send + 'static,
+{
+    let (clock, state) = (clock.clone(), Arc::new(state));
+    Loop::spawn(|stop| async move {
+        drive(
+            &clock,
+            period,
+            hint.as_ref().map(DueHint::listen),
+            &stop,
+            || step(Arc::clone(&state)),
+        )
+        .await;
+    })
+}
+
+async fn refresh(cache: Arc<ConfigCache>) {
+    if let Err(error) = cache.refresh().await {
+        tracing::warn!(%error, "the configuration could not be read");
+    }
+}
+
+async fn make_leaves(database: Arc<Database>) {
+    if let Err(error) = partitions::make_ahead(&database).await {
+        tracing::warn!(%error, "leaves for the coming days could not be made");
+    }
+}

@@ -1,0 +1,231 @@
+//! Dispatch: what is durable is sent, by turns, within the caps.
+//!
+//! Fresh events come from accept, due rows from the due timer and the drain. The dispatcher itself never waits for a
+//! receiver: it starts requests while there is a slot and room for their results, and parks what has waited
+//! too long.
+
+mod lanes;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use posthorn_domain::delivery::Why;
+use posthorn_domain::id::EndpointId;
+use posthorn_domain::limits;
+use posthorn_store::accept::FreshEvent;
+use posthorn_store::clock::Clock;
+use posthorn_store::configuration::ConfigCache;
+use posthorn_store::pending::Due;
+use posthorn_store::record::{DeliveryKey, Fact, Parked};
+use posthorn_store::stream::StreamKeeper;
+use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use self::lanes::{Lanes, Refusal};
+use crate::record::{Recorder, Unrecorded};
+use crate::send::Sender;
+
+pub use self::lanes::Item;
+
+/// How often the dispatcher looks for what has waited too long.
+const TICK: Duration = Duration::from_millis(250);
+
+/// The queues of this node and what may be started from them. Shared by all its loops.
+pub struct Dispatcher {
+    lanes: Mutex<Lanes>,
+    wake: Notify,
+    /// Results that may still be unrecorded; no request starts without a place.
+    places: Arc<Semaphore>,
+    clock: Clock,
+    cache: ConfigCache,
+    keeper: Arc<StreamKeeper>,
+}
+
+impl Dispatcher {
+    /// Empty queues.
+    #[must_use]
+    pub fn new(clock: Clock, cache: ConfigCache, keeper: Arc<StreamKeeper>) -> Self {
+        Self {
+            lanes: Mutex::default(),
+            wake: Notify::new(),
+            places: Arc::new(Semaphore::new(limits::UNRECORDED)),
+            clock,
+            cache,
+            keeper,
+        }
+    }
+
+    fn lanes(&self) -> MutexGuard<'_, Lanes> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs until `stop`; then parks what is queued and waits for the requests that are out.
+    pub async fn run(
+        self: Arc<Self>,
+        sender: Arc<Sender>,
+        recorder: Recorder,
+        mut fresh: mpsc::Receiver<FreshEvent>,
+        stop: CancellationToken,
+    ) {
+        let mut arrived = Vec::new();
+        while !stop.is_cancelled() {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = self.wake.notified() => {}
+                _ = fresh.recv_many(&mut arrived, limits::FLUSH_ROWS), if !fresh.is_closed() || !fresh.is_empty() => {}
+                () = self.clock.sleep(TICK) => self.park_overdue(&recorder).await,
+            }
+            for event in arrived.drain(..) {
+                self.take(Arc::new(event), &recorder).await;
+            }
+            self.start(&sender);
+        }
+        self.finish(&recorder, &mut fresh).await;
+    }
+
+    /// Queues the deliveries of a fresh event; what does not fit goes to `pending`.
+    async fn take(&self, event: Arc<FreshEvent>, recorder: &Recorder) {
+        let refused: Vec<_> = {
+            let now = self.clock.monotonic();
+            let mut lanes = self.lanes();
+            let items = event
+                .endpoints
+                .iter()
+                .map(|endpoint| Item::Fresh(Arc::clone(&event), *endpoint));
+            items
+                .filter_map(|item| lanes.push(item.clone(), now).err().map(|why| (item, why)))
+                .collect()
+        };
+        for (item, why) in refused {
+            match why {
+                Refusal::Full => {
+                    recorder
+                        .record(self.parked(&item, Why::Capacity, false))
+                        .await;
+                }
+                // The same delivery came back through `pending` already; that one is sent.
+                Refusal::Held => event.resolved(1),
+            }
+        }
+    }
+
+    /// Queues due rows. Answers whether some did not fit.
+    pub fn offer(&self, due: &[Due]) -> bool {
+        let now = self.clock.monotonic();
+        let mut full = false;
+        {
+            let mut lanes = self.lanes();
+            for row in due {
+                full |= lanes.push(Item::Pending(*row), now) == Err(Refusal::Full);
+            }
+        }
+        self.wake.notify_one();
+        full
+    }
+
+    /// How many more due rows of an endpoint there is room for.
+    #[must_use]
+    pub fn room(&self, endpoint: EndpointId) -> usize {
+        self.lanes().room(endpoint)
+    }
+
+    /// The request of a delivery has ended; its result is not on record yet.
+    pub fn answered(&self, key: DeliveryKey) {
+        self.lanes().answered(key);
+        self.wake.notify_one();
+    }
+
+    /// These are on record: their deliveries may be taken again.
+    pub fn recorded(&self, keys: impl Iterator<Item = (DeliveryKey, bool)>) {
+        {
+            let mut lanes = self.lanes();
+            keys.for_each(|(key, was_pending)| lanes.recorded(key, was_pending));
+        }
+        self.wake.notify_one();
+    }
+
+    /// Starts requests while there is a slot, a place for the result, and a live lease.
+    fn start(&self, sender: &Arc<Sender>) {
+        let Some(stream) = self.keeper.present() else {
+            return;
+        };
+        while stream.may_begin(&self.clock) {
+            let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+                return;
+            };
+            let Some(item) = self.lanes().pop() else {
+                return;
+            };
+            let sender = Arc::clone(sender);
+            tokio::spawn(async move { sender.deliver(item, place).await });
+        }
+    }
+
+    /// What is not being sent some seconds after its commit goes to `pending`, where any node may take it up.
+    async fn park_overdue(&self, recorder: &Recorder) {
+        let Some(since) = self.clock.monotonic().checked_sub(limits::UNSENT_FOR) else {
+            return;
+        };
+        let overdue = self.lanes().overdue(since);
+        for item in overdue {
+            recorder
+                .record(self.parked(&item, Why::Capacity, false))
+                .await;
+        }
+    }
+
+    /// A fresh delivery that is not sent, as a fact.
+    pub(crate) fn parked(&self, item: &Item, why: Why, due: bool) -> Unrecorded {
+        let key = item.key();
+        let ends_at = key.event.minted_at() + self.max_age(key);
+        let fresh = match item {
+            Item::Fresh(event, _) => Some(Arc::clone(event)),
+            Item::Pending(_) => None,
+        };
+        Unrecorded {
+            fact: Fact::Parked {
+                key,
+                parked: Parked { why, due, ends_at },
+            },
+            fresh,
+            place: None,
+        }
+    }
+
+    /// The life of a delivery of an endpoint; of one that is gone from the configuration, the shortest there is.
+    fn max_age(&self, key: DeliveryKey) -> Duration {
+        let snapshot = self.cache.snapshot();
+        snapshot
+            .endpoint(key.tenant, key.endpoint)
+            .map_or(limits::MAX_AGE_MIN, |entry| entry.max_age)
+    }
+
+    /// Parks what is queued, due at once for whoever comes next, and waits for what is out.
+    async fn finish(&self, recorder: &Recorder, fresh: &mut mpsc::Receiver<FreshEvent>) {
+        fresh.close();
+        while let Some(event) = fresh.recv().await {
+            self.take(Arc::new(event), recorder).await;
+        }
+        let queued = self.lanes().drain();
+        for item in queued.iter().filter(|item| matches!(item, Item::Fresh(..))) {
+            recorder
+                .record(self.parked(item, Why::Handover, true))
+                .await;
+        }
+        let give_up_at = self.clock.monotonic() + limits::SHUTDOWN_REQUESTS_WAIT;
+        while self.lanes().in_flight() > 0 && self.clock.monotonic() < give_up_at {
+            tokio::select! {
+                () = self.wake.notified() => {}
+                () = self.clock.sleep(TICK) => {}
+            }
+        }
+    }
+
+    /// Requests under way, and deliveries held, for the metrics.
+    #[must_use]
+    pub fn load(&self) -> (usize, usize) {
+        let lanes = self.lanes();
+        (lanes.in_flight(), lanes.held())
+    }
+}

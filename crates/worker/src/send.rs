@@ -1,0 +1,421 @@
+//! The life of one delivery: prepare → sign → send → classify → record. All but send are pure or one statement.
+
+mod request;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use chrono::{DateTime, Utc};
+use posthorn_domain::delivery::{
+    Cause, ErrorKind, Next, Outcome, Standing, Trigger, Why, classify, classify_error, next,
+};
+use posthorn_domain::endpoint::{EndpointState, KeepResponses};
+use posthorn_domain::id::ReplayId;
+use posthorn_egress::{Answer, Egress, Outgoing, Sent};
+use posthorn_store::clock::Clock;
+use posthorn_store::configuration::{ConfigCache, EndpointConfig, EndpointEntry};
+use posthorn_store::database::Database;
+use posthorn_store::entropy::Entropy;
+use posthorn_store::gone;
+use posthorn_store::pending::{self, Due, Load, ParkedEndpoint};
+use posthorn_store::record::{
+    Attempt, AttemptError, Consequence, DeliveryKey, Fact, KeptResponse, Retry, Source,
+};
+use tokio::sync::OwnedSemaphorePermit;
+
+use self::request::Content;
+use crate::dispatch::{Dispatcher, Item};
+use crate::record::{Recorder, Unrecorded};
+
+/// What sending needs.
+pub struct Sender {
+    /// For pending rows.
+    pub database: Database,
+    /// Endpoints as they are now.
+    pub cache: ConfigCache,
+    /// The guarded client.
+    pub egress: Egress,
+    /// Time.
+    pub clock: Clock,
+    /// For attempts' ids and jitter.
+    pub entropy: Entropy,
+    /// Told when a slot is free.
+    pub dispatcher: Arc<Dispatcher>,
+    /// Told what came of it.
+    pub recorder: Recorder,
+}
+
+/// A delivery that is about to be sent.
+struct Prepared {
+    key: DeliveryKey,
+    source: Source,
+    content: Content,
+    event_type: String,
+    n: u32,
+    step: u32,
+    ends_at: DateTime<Utc>,
+    trigger: Trigger,
+    replay: Option<ReplayId>,
+}
+
+impl Sender {
+    /// Sends one delivery and hands what came of it to the recorder. `place` is its place among the unrecorded.
+    pub async fn deliver(&self, item: Item, place: OwnedSemaphorePermit) {
+        let key = item.key();
+        let mut slot = Slot {
+            dispatcher: &self.dispatcher,
+            key,
+            was_pending: matches!(item, Item::Pending(_)),
+            armed: true,
+        };
+        let snapshot = self.cache.snapshot();
+        let entry = snapshot.endpoint(key.tenant, key.endpoint);
+        let result = match entry {
+            Some(entry) if entry.state == EndpointState::Enabled => {
+                match self.prepare(&item, entry).await {
+                    Some(prepared) => Some(self.attempt(prepared, entry).await),
+                    None => None,
+                }
+            }
+            Some(entry) => {
+                self.set_aside(
+                    &item,
+                    if entry.state == EndpointState::Paused {
+                        Why::Paused
+                    } else {
+                        Why::Disabled
+                    },
+                )
+                .await
+            }
+            None => self.without_endpoint(&item).await,
+        };
+        slot.armed = false;
+        self.dispatcher.answered(key);
+        match result {
+            Some(fact) => {
+                let fresh = match item {
+                    Item::Fresh(event, _) => Some(event),
+                    Item::Pending(_) => None,
+                };
+                self.recorder
+                    .record(Unrecorded {
+                        fact,
+                        fresh,
+                        place: Some(place),
+                    })
+                    .await;
+            }
+            // Nothing to record: the row says it all, or the event is another's.
+            None => self
+                .dispatcher
+                .recorded(std::iter::once((key, slot.was_pending))),
+        }
+    }
+
+    /// Reads what is needed to send; `None` where there is nothing to send after all.
+    async fn prepare(&self, item: &Item, entry: &EndpointEntry) -> Option<Prepared> {
+        match item {
+            // A stream that was closed meanwhile is recovery's, unsent deliveries included.
+            Item::Fresh(event, _) if event.stream.is_closed() => None,
+            Item::Fresh(event, _) => Some(Prepared {
+                key: item.key(),
+                source: Source::Fresh,
+                content: Content {
+                    content_type: event.content_type.clone(),
+                    payload: event.payload.clone(),
+                    headers: event.headers.clone(),
+                },
+                event_type: event.event_type.as_str().to_owned(),
+                n: 1,
+                step: 0,
+                ends_at: event.id.minted_at() + entry.max_age,
+                trigger: Trigger::Schedule,
+                replay: None,
+            }),
+            Item::Pending(due) => self.load(due).await,
+        }
+    }
+
+    /// Reads a pending row again, at the moment of sending.
+    async fn load(&self, due: &Due) -> Option<Prepared> {
+        let loaded = match pending::load(&self.database, due).await {
+            Ok(Load::Ready(loaded)) => *loaded,
+            Ok(Load::Expired) => return self.bury(due, Cause::Expired).await,
+            Ok(Load::PayloadGone) => return self.bury(due, Cause::PayloadGone).await,
+            Ok(Load::Void | Load::Moved) => return None,
+            Err(error) => {
+                tracing::warn!(%error, "a due delivery could not be read");
+                return None;
+            }
+        };
+        let headers = loaded
+            .headers
+            .as_deref()
+            .and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default();
+        Some(Prepared {
+            key: due.key,
+            source: Source::Pending,
+            content: Content {
+                content_type: loaded.content_type,
+                payload: loaded.payload,
+                headers,
+            },
+            event_type: loaded.event_type,
+            n: loaded.n,
+            step: loaded.step,
+            ends_at: loaded.ends_at,
+            trigger: loaded.trigger,
+            replay: loaded.replay,
+        })
+    }
+
+    async fn bury(&self, due: &Due, cause: Cause) -> Option<Prepared> {
+        if let Err(error) = pending::bury(&self.database, due, cause).await {
+            tracing::warn!(%error, "a delivery whose end has come could not be moved");
+        }
+        None
+    }
+
+    /// The endpoint is not to be sent to now: a fresh delivery goes to `pending`, a row is parked with its siblings.
+    async fn set_aside(&self, item: &Item, why: Why) -> Option<Fact> {
+        match item {
+            Item::Fresh(event, _) if event.stream.is_closed() => None,
+            Item::Fresh(..) => Some(self.dispatcher.parked(item, why, false).fact),
+            Item::Pending(due) => {
+                if let Err(error) =
+                    pending::park_due(&self.database, due.key.tenant, due.key.endpoint, why).await
+                {
+                    tracing::warn!(%error, "due deliveries could not be parked");
+                }
+                None
+            }
+        }
+    }
+
+    /// The endpoint is not in the configuration. A fresh event was matched with it, so it was deleted since: its row
+    /// says so, and that ends the delivery. A pending row is ended only on the word of the endpoint's own row.
+    async fn without_endpoint(&self, item: &Item) -> Option<Fact> {
+        match item {
+            Item::Fresh(event, _) => event.resolved(1),
+            Item::Pending(due) => {
+                let of = ParkedEndpoint {
+                    tenant: due.key.tenant,
+                    endpoint: due.key.endpoint,
+                };
+                if let Err(error) = pending::cancel(&self.database, of).await {
+                    tracing::warn!(%error, "deliveries of a deleted endpoint could not be ended");
+                }
+            }
+        }
+        None
+    }
+
+    /// One request, and the fact that it makes.
+    async fn attempt(&self, prepared: Prepared, entry: &EndpointEntry) -> Fact {
+        let at = self.clock.now();
+        let began = self.clock.monotonic();
+        let sent = match &entry.config {
+            Ok(config) => self.send(&prepared, config, at).await,
+            Err(reason) => Came::failed(ErrorKind::Config, reason.clone()),
+        };
+        let came = match &entry.config {
+            Ok(config) => sent.judged(config, self.clock.now()),
+            Err(_) => sent,
+        };
+        let left = (prepared.ends_at - self.clock.now())
+            .to_std()
+            .unwrap_or_default();
+        let standing = Standing {
+            n: prepared.n,
+            step: prepared.step,
+            scheduled: None,
+        };
+        let decided = next(
+            standing,
+            &came.outcome,
+            &entry.retry_policy,
+            left,
+            self.entropy.uniform(),
+        );
+        if came.outcome == Outcome::Gone {
+            self.disable(prepared.key, entry.config_seq).await;
+        }
+        self.fact(prepared, came, decided, entry, (at, began))
+    }
+
+    async fn send(&self, prepared: &Prepared, config: &EndpointConfig, at: DateTime<Utc>) -> Came {
+        let headers = match request::headers(prepared.key.event, &prepared.content, config, at) {
+            Ok(headers) => headers,
+            Err(reason) => return Came::failed(ErrorKind::Config, reason),
+        };
+        let body = prepared.content.payload.clone();
+        let outgoing = Outgoing {
+            url: &config.url,
+            headers,
+            body,
+            timeout: config.timeout,
+        };
+        match self.egress.send(outgoing).await {
+            Sent::Answered(answer) => Came::answered(answer),
+            Sent::Failed(failure) => Came {
+                outcome: classify_error(failure.kind),
+                answer: None,
+                error: Some(AttemptError {
+                    kind: failure.kind,
+                    detail: failure.detail,
+                }),
+                remote_address: failure.remote_address.map(|address| address.to_string()),
+            },
+        }
+    }
+
+    async fn disable(&self, key: DeliveryKey, config_seq: i64) {
+        match gone::disable(&self.database, key.tenant, key.endpoint, config_seq).await {
+            Ok(true) => {
+                tracing::info!(endpoint = %key.endpoint, "an endpoint answered 410 and is disabled");
+                if let Err(error) = self.cache.refresh().await {
+                    tracing::warn!(%error, "the configuration could not be read again");
+                }
+            }
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "an endpoint that is gone could not be disabled"),
+        }
+    }
+
+    fn fact(
+        &self,
+        prepared: Prepared,
+        came: Came,
+        decided: Next,
+        entry: &EndpointEntry,
+        (at, began): (DateTime<Utc>, Instant),
+    ) -> Fact {
+        let success = came.outcome == Outcome::Success;
+        let keep = entry
+            .config
+            .as_ref()
+            .map_or(KeepResponses::Failures, |config| config.keep_responses);
+        let attempt = Attempt {
+            n: prepared.n,
+            nonce: u64::from_be_bytes(self.entropy.bytes()),
+            success,
+            status: came.answer.as_ref().map(|answer| answer.status),
+            at,
+            duration: self.clock.monotonic().saturating_duration_since(began),
+            trigger: prepared.trigger,
+            replay: prepared.replay,
+            remote_address: came.remote_address,
+            error: came.error,
+            response: came.answer.filter(|_| keeps(keep, success)).map(kept),
+            config_seq: entry.config_seq,
+        };
+        let consequence = match decided {
+            Next::Delivered => Consequence::Delivered,
+            Next::Retry { step, after, .. } => Consequence::Retry(Retry {
+                step,
+                after,
+                ends_at: prepared.ends_at,
+            }),
+            Next::Dead(cause) => Consequence::Dead(cause),
+        };
+        Fact::Attempted {
+            key: prepared.key,
+            attempt: Box::new(attempt),
+            source: prepared.source,
+            consequence,
+            event_type: prepared.event_type,
+            application: None,
+        }
+    }
+}
+
+/// Frees a delivery's slot should sending it panic: a fault of ours must not use up an endpoint's slots. A pending row
+/// is then found again by the due timer; a fresh event stays open, for recovery to find.
+struct Slot<'a> {
+    dispatcher: &'a Dispatcher,
+    key: DeliveryKey,
+    was_pending: bool,
+    armed: bool,
+}
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            self.dispatcher.answered(self.key);
+            self.dispatcher
+                .recorded(std::iter::once((self.key, self.was_pending)));
+        }
+    }
+}
+
+/// What came of a request, and what it means.
+struct Came {
+    outcome: Outcome,
+    answer: Option<Answer>,
+    error: Option<AttemptError>,
+    remote_address: Option<String>,
+}
+
+impl Came {
+    fn failed(kind: ErrorKind, detail: String) -> Self {
+        let error = Some(AttemptError { kind, detail });
+        Self {
+            outcome: classify_error(kind),
+            answer: None,
+            error,
+            remote_address: None,
+        }
+    }
+
+    fn answered(answer: Answer) -> Self {
+        let remote_address = answer.remote_address.map(|address| address.to_string());
+        let outcome = classify_error(ErrorKind::Status);
+        Self {
+            outcome,
+            answer: Some(answer),
+            error: None,
+            remote_address,
+        }
+    }
+
+    /// What an answer means by its endpoint's policy; words for the tenant where it is not a success.
+    fn judged(mut self, config: &EndpointConfig, now: DateTime<Utc>) -> Self {
+        let Some(answer) = &self.answer else {
+            return self;
+        };
+        self.outcome = classify(
+            answer.status,
+            answer.retry_after.as_deref(),
+            &config.fatal_statuses,
+            now,
+        );
+        if self.outcome != Outcome::Success {
+            let detail = request::explain(answer);
+            self.error = Some(AttemptError {
+                kind: ErrorKind::Status,
+                detail,
+            });
+        }
+        self
+    }
+}
+
+fn keeps(keep: KeepResponses, success: bool) -> bool {
+    match keep {
+        KeepResponses::All => true,
+        KeepResponses::Failures => !success,
+        KeepResponses::None => false,
+    }
+}
+
+fn kept(answer: Answer) -> KeptResponse {
+    let headers = serde_json::to_string(&answer.headers).unwrap_or_else(|_| "[]".to_owned());
+    KeptResponse {
+        headers,
+        body: answer.body.to_vec(),
+        size: answer.size,
+        cut: answer.cut,
+    }
+}
