@@ -144,6 +144,12 @@ fn detach(workspace: &Workspace, wish: &Wish) -> Result<ExitCode> {
             log.display()
         );
     }
+    let told = std::fs::read_to_string(&log).unwrap_or_default();
+    // It built once more, in no time; what it said after that is news.
+    told.lines()
+        .skip_while(|line| !line.contains(" built in "))
+        .skip(1)
+        .for_each(|line| wish.voice.line(line));
     let running = Running::read(workspace).context("reading .posthorn/up.json")?;
     Block::of(workspace, &running)?.print(wish.voice);
     wish.voice

@@ -139,6 +139,13 @@ impl Server {
     }
 }
 
+impl Drop for Server {
+    /// Whatever went wrong after it was started: nothing of ours is left behind.
+    fn drop(&mut self) {
+        self.stop(Voice::new(true));
+    }
+}
+
 /// The caller's own settings stay out, his log level and proxies aside: a stray `DATABASE_URL` must not be written to.
 fn command(program: &std::path::Path, settings: &[(&'static str, String)]) -> Command {
     let mut command = Command::new(program);
