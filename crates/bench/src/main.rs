@@ -1,2 +1,72 @@
-//! Placeholder.
-fn main() {}
+//! `posthorn-bench`: how fast Posthorn is, told beside what the same machine does without it.
+//!
+//! A scenario runs load, server, PostgreSQL and sink on one machine and prints what came of it as a table and as JSON. Times
+//! of one machine mean nothing on another; the ratio to `direct` (the load straight to the sink, interleaved in the same run),
+//! CPU, WAL and counts do.
+//!
+//! Guarantees: every event is counted, so that lost and doubled ones show; everything listens on the loopback, and what a run
+//! started it ends. Does not: reach into the server; it is a client of its API, a reader of PostgreSQL's counters and of
+//! `/proc` (so it runs on Linux). Neighbours: none; `cargo xtask bench` builds and calls it.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "measuring is reading clocks; nothing here decides the fate of an event"
+)]
+
+mod baseline;
+mod client;
+mod cluster;
+mod counters;
+mod judge;
+mod latency;
+mod load;
+mod payload;
+mod process;
+mod program;
+mod report;
+mod scenario;
+mod sink;
+
+use std::{net::SocketAddr, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+
+/// Measures Posthorn on this machine.
+#[derive(Parser)]
+#[command(version, about)]
+struct Cli {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Receive webhooks and count them: `GET /count`, `POST /reset`, anything else is a webhook.
+    Sink {
+        /// Where to listen; port 0 takes a free one and prints it.
+        #[arg(long, default_value = "127.0.0.1:0")]
+        listen: SocketAddr,
+    },
+    /// Submit events to a running server.
+    Load(load::LoadArgs),
+    /// Steady load, one endpoint for each event.
+    #[command(alias = "S1")]
+    S1(scenario::ScenarioArgs),
+    /// As s1, but no endpoint matches: accepting alone.
+    #[command(alias = "S1b")]
+    S1b(scenario::ScenarioArgs),
+    /// As s1, but each event goes to ten endpoints.
+    #[command(alias = "S2")]
+    S2(scenario::ScenarioArgs),
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<ExitCode> {
+    match Cli::parse().what {
+        What::Sink { listen } => sink::run(listen).await.map(|()| ExitCode::SUCCESS),
+        What::Load(args) => load::run(args).await.map(|()| ExitCode::SUCCESS),
+        What::S1(args) => scenario::run(&scenario::STEADY, &args).await,
+        What::S1b(args) => scenario::run(&scenario::ACCEPT_ONLY, &args).await,
+        What::S2(args) => scenario::run(&scenario::FAN_OUT, &args).await,
+    }
+}
