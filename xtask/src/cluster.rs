@@ -1,9 +1,14 @@
 //! A private PostgreSQL for one run of a task: made, started, used and thrown away.
 //!
-//! It listens on a socket in a folder that only its owner walks (and root), never on TCP, so that `trust` is safe.
+//! Its socket lies in a folder that only its owner walks (and root), so `trust` is safe there. Tests put a proxy between
+//! themselves and the database, so it listens on loopback TCP as well, behind a password of that run alone.
 //! fsync is off: the runs that use it are thrown away with it.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Read as _;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -14,12 +19,9 @@ use crate::process::{capture, end, signal, tail, wait_until};
 use crate::tools::postgres::Postgres;
 use crate::workspace::Workspace;
 
-/// Names the socket's file; nothing listens on it over TCP.
-const PORT: u16 = 54_320;
-
 /// Settings of a cluster that only tests use.
 const SETTINGS: &[&str] = &[
-    "listen_addresses=",
+    "listen_addresses=127.0.0.1",
     "fsync=off",
     "full_page_writes=off",
     "max_connections=400",
@@ -34,6 +36,8 @@ pub(crate) struct Cluster {
     postgres: Postgres,
     folder: PathBuf,
     socket: PathBuf,
+    port: u16,
+    password: String,
     server: Child,
 }
 
@@ -50,25 +54,30 @@ impl Cluster {
         make_owned(&folder, place.user())?;
         let socket = place.socket_folder(&format!("sockets-{name}"))?;
         let data = folder.join("data");
+        let (port, password) = (free_port()?, password()?);
+        let secret = folder.join("password");
+        std::fs::write(&secret, &password).context("writing the password of a private cluster")?;
+        give(&secret, place.user())?;
         let mut initdb = as_user(postgres.command("initdb"), place.user());
         initdb.args([
-            "--auth=trust",
+            "--auth-local=trust",
+            "--auth-host=scram-sha-256",
             "--no-sync",
             "--no-locale",
             "--encoding=UTF8",
             "--username=postgres",
         ]);
-        capture(initdb.arg("-D").arg(&data).current_dir(&folder))
-            .context("making a private PostgreSQL cluster")?;
+        initdb.arg("--pwfile").arg(&secret).arg("-D").arg(&data);
+        capture(initdb.current_dir(&folder)).context("making a private PostgreSQL cluster")?;
         let log = workspace.logs()?.join(format!("postgres-{name}.log"));
-        let output = std::fs::File::create(&log)?;
+        let output = File::create(&log)?;
         let mut server = as_user(postgres.command("postgres"), place.user());
         server
             .arg("-D")
             .arg(&data)
             .arg("-k")
             .arg(&socket)
-            .args(["-p", &PORT.to_string()]);
+            .args(["-p", &port.to_string()]);
         for setting in SETTINGS {
             server.args(["-c", setting]);
         }
@@ -83,6 +92,8 @@ impl Cluster {
             postgres: postgres.clone(),
             folder,
             socket,
+            port,
+            password,
             server,
         };
         if !wait_until(Duration::from_mins(1), || {
@@ -95,14 +106,14 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Where a superuser connects, for sqlx and for libpq.
+    /// Where a superuser connects.
     pub(crate) fn url(&self, database: &str) -> String {
-        let host = percent_encoded(&self.socket.to_string_lossy());
-        format!("postgres://postgres@{host}:{PORT}/{database}")
+        let Self { port, password, .. } = self;
+        format!("postgres://postgres:{password}@127.0.0.1:{port}/{database}")
     }
 
     /// The folder of its programs.
-    pub(crate) fn bin(&self) -> &std::path::Path {
+    pub(crate) fn bin(&self) -> &Path {
         &self.postgres.bin
     }
 
@@ -120,7 +131,7 @@ impl Cluster {
         let mut client = self.postgres.command(program);
         client.arg("-h").arg(&self.socket).args([
             "-p",
-            &PORT.to_string(),
+            &self.port.to_string(),
             "-U",
             "postgres",
             "-d",
@@ -182,7 +193,7 @@ pub(crate) fn migrations(workspace: &Workspace) -> Result<Vec<PathBuf>> {
 }
 
 /// Ends the server of an earlier run that was killed, and removes its data.
-fn end_left_over(folder: &std::path::Path) -> Result<()> {
+fn end_left_over(folder: &Path) -> Result<()> {
     if let Ok(text) = std::fs::read_to_string(folder.join("data/postmaster.pid"))
         && let Some(pid) = text
             .lines()
@@ -213,24 +224,27 @@ fn as_user(mut command: Command, user: Option<&User>) -> Command {
     command
 }
 
-/// A path as the host of a URL.
-fn percent_encoded(path: &str) -> String {
-    path.bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
-                char::from(byte).to_string()
-            }
-            _ => format!("%{byte:02X}"),
-        })
-        .collect()
+/// A port that was free a moment ago.
+fn free_port() -> Result<u16> {
+    let listener =
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("looking for a free port")?;
+    Ok(listener.local_addr()?.port())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::percent_encoded;
+/// 128 bits as hexadecimal digits.
+fn password() -> Result<String> {
+    let mut bytes = [0_u8; 16];
+    File::open("/dev/urandom")
+        .and_then(|mut source| source.read_exact(&mut bytes))
+        .context("reading randomness")?;
+    Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
+}
 
-    #[test]
-    fn a_socket_folder_becomes_the_host_of_a_url() {
-        assert_eq!(percent_encoded("/tmp/a b"), "%2Ftmp%2Fa%20b");
+/// A file for the cluster's user alone.
+fn give(file: &Path, user: Option<&User>) -> Result<()> {
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600))?;
+    if let Some(user) = user {
+        std::os::unix::fs::chown(file, Some(user.uid), Some(user.gid))?;
     }
+    Ok(())
 }
