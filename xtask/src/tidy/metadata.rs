@@ -1,6 +1,6 @@
 //! `cargo metadata`: who depends on whom, and under which licence.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
@@ -36,12 +36,11 @@ impl Metadata {
         let ours: BTreeSet<&str> = list(&value, "/workspace_members")
             .filter_map(Value::as_str)
             .collect();
-        // The lock file knows crates of features that nobody turned on; the resolved graph does not.
-        let resolved: BTreeMap<&str, &Value> = list(&value, "/resolve/nodes")
-            .filter_map(|node| Some((node.get("id")?.as_str()?, node)))
-            .collect();
+        let built = built(workspace)?;
         let packages = list(&value, "/packages")
-            .filter(|package| resolved.contains_key(text_of(package, "id")))
+            .filter(|package| {
+                built.contains(&(text_of(package, "name"), text_of(package, "version")).into())
+            })
             .map(|package| Package {
                 name: text_of(package, "name").to_owned(),
                 version: text_of(package, "version").to_owned(),
@@ -55,6 +54,37 @@ impl Metadata {
             .collect();
         Ok(Self { packages })
     }
+}
+
+/// A package's name and version.
+#[derive(Eq, Ord, PartialEq, PartialOrd)]
+struct Built(String, String);
+
+impl From<(&str, &str)> for Built {
+    fn from((name, version): (&str, &str)) -> Self {
+        Self(name.to_owned(), version.to_owned())
+    }
+}
+
+/// What is built here, of the programs and of the tests. (The graph in `cargo metadata` also has crates of features
+/// that nobody turned on.)
+fn built(workspace: &Workspace) -> Result<BTreeSet<Built>> {
+    let mut tree = cargo::command(workspace);
+    tree.args([
+        "tree",
+        "--workspace",
+        "--locked",
+        "--prefix",
+        "none",
+        "--format",
+        "{p}",
+    ]);
+    let text = capture(tree.args(["--edges", "normal,build,dev"]))?;
+    let lines = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        Some((words.next()?, words.next()?.strip_prefix('v')?).into())
+    });
+    Ok(lines.collect())
 }
 
 /// This platform, such as `x86_64-unknown-linux-gnu`.
