@@ -91,15 +91,26 @@ impl Database {
 
     /// A connection outside the pools, acting as `posthorn_system`: the batcher's and the recorder's own.
     pub(crate) async fn dedicated(&self) -> Result<PgConnection, sqlx::Error> {
-        let mut connection = tokio::time::timeout(limits::DATABASE_WAIT, self.connect.connect())
+        tokio::time::timeout(limits::DATABASE_WAIT, self.enter_dedicated())
             .await
-            .map_err(|_| sqlx::Error::PoolTimedOut)??;
+            .map_err(|_| sqlx::Error::PoolTimedOut)?
+    }
+
+    async fn enter_dedicated(&self) -> Result<PgConnection, sqlx::Error> {
+        let mut connection = self.connect.connect().await?;
         enter(
             &mut connection,
             self.become_app,
             Some("SET ROLE posthorn_system"),
         )
         .await?;
+        // Every statement of these connections looks rows up by key. Tables that are nearly empty in one minute and
+        // full in the next would tempt the planner, which remembers the one it was asked in, to read them whole.
+        connection
+            .execute(
+                "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off",
+            )
+            .await?;
         Ok(connection)
     }
 

@@ -8,6 +8,7 @@
 mod apply;
 mod fact;
 
+use posthorn_domain::limits;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 use sqlx::{Connection as _, PgConnection};
 
@@ -68,9 +69,9 @@ impl RecordWriter {
     /// # Errors
     /// [`RecordError`]; after `Unknown` the next call uses a new connection.
     pub async fn record(&mut self, facts: &[Fact]) -> Result<(), RecordError> {
-        let outcome = self
-            .in_one_transaction(facts)
+        let outcome = tokio::time::timeout(limits::FLUSH_WAIT, self.in_one_transaction(facts))
             .await
+            .unwrap_or(Err(sqlx::Error::PoolTimedOut))
             .map_err(RecordError::of);
         if matches!(outcome, Err(RecordError::Unknown(_))) {
             self.connection = None;

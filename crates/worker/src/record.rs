@@ -160,14 +160,16 @@ impl RecordLoop {
     }
 
     /// Everything that hangs on a result being on record.
-    fn told(&self, batch: Vec<Unrecorded>) {
+    fn told(&self, mut batch: Vec<Unrecorded>) {
         metrics::histogram!("posthorn_record_rows")
             .record(f64::from(u32::try_from(batch.len()).unwrap_or(u32::MAX)));
-        for result in &batch {
+        for result in &mut batch {
             if let Some(fresh) = &result.fresh {
                 fresh.resolved(1);
             }
             count(&result.fact);
+            // Before the dispatcher is woken, which looks for places.
+            result.place = None;
         }
         self.dispatcher.recorded(
             batch
