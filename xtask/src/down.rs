@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::args::Args;
 use crate::needs::Consent;
 use crate::place::Place;
-use crate::process::{end, signal, wait_until};
+use crate::process::{end, runs, signal, wait_until};
 use crate::up::running::{Guard, Running, end_left_over};
 use crate::workspace::Workspace;
 
@@ -23,39 +23,42 @@ pub(crate) fn run(workspace: &Workspace, mut args: Args) -> Result<ExitCode> {
     let reset = args.flag("--reset");
     let consent = Consent::new(args.flag("--yes"));
     args.finish()?;
-    if let Some(running) = Running::read(workspace).filter(|_| Guard::is_taken(workspace)) {
+    let running = Running::read(workspace).filter(|_| Guard::is_taken(workspace));
+    let stopped = running.is_some();
+    if let Some(running) = running {
         signal(running.pid, "TERM");
         if !wait_until(STOPPED_WITHIN, || !Guard::is_taken(workspace)) {
             bail!("`cargo xtask up` (process {}) does not stop", running.pid);
         }
-        println!("stopped; the data is kept");
     } else if Guard::is_taken(workspace) {
         bail!("`cargo xtask up` is still building in this checkout: stop it where it runs");
-    } else {
-        println!("nothing runs");
     }
-    end_left_over(workspace);
     let place = Place::of(workspace)?;
-    end_postgres(place.base());
+    let left_over = end_left_over(workspace) | end_postgres(place.base());
+    match (stopped, left_over) {
+        (true, _) => println!("stopped; the data is kept"),
+        (false, true) => println!("stopped what a crash had left; the data is kept"),
+        (false, false) => println!("nothing runs"),
+    }
     if reset {
         delete(workspace, &place, consent)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// A PostgreSQL that outlived a crash.
-fn end_postgres(base: &Path) {
-    let Ok(text) = std::fs::read_to_string(base.join("pg/postmaster.pid")) else {
-        return;
-    };
-    if let Some(pid) = text
+/// Ends a PostgreSQL that outlived a crash, and tells whether there was one.
+fn end_postgres(base: &Path) -> bool {
+    let text = std::fs::read_to_string(base.join("pg/postmaster.pid")).unwrap_or_default();
+    let pid = text
         .lines()
         .next()
-        .and_then(|line| line.trim().parse().ok())
-    {
-        // SIGINT is its fast shutdown.
-        end(pid, "postgres", "INT", STOPPED_WITHIN);
-    }
+        .and_then(|line| line.trim().parse().ok());
+    let Some(pid) = pid.filter(|pid| runs(*pid, "postgres")) else {
+        return false;
+    };
+    // SIGINT is its fast shutdown.
+    end(pid, "postgres", "INT", STOPPED_WITHIN);
+    true
 }
 
 fn delete(workspace: &Workspace, place: &Place, consent: Consent) -> Result<()> {

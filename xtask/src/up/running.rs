@@ -1,5 +1,6 @@
 //! Who runs in this checkout: a lock that ends with its holder, and a note of what it started.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use crate::process::end;
+use crate::process::{end, runs};
 use crate::workspace::{Workspace, write_private};
 
 /// What an `up` has started. Written once it begins, and again when it is ready.
@@ -61,6 +62,8 @@ impl Running {
 pub(crate) struct Guard {
     _lock: File,
     note: PathBuf,
+    /// Whether the note is ours; one of an earlier holder is wanted by whoever comes after us.
+    wrote: Cell<bool>,
 }
 
 impl Guard {
@@ -76,6 +79,7 @@ impl Guard {
             Ok(()) => Ok(Some(Self {
                 _lock: lock,
                 note: note(workspace),
+                wrote: Cell::new(false),
             })),
             Err(std::fs::TryLockError::WouldBlock) => Ok(None),
             Err(std::fs::TryLockError::Error(error)) => {
@@ -89,24 +93,32 @@ impl Guard {
     }
 
     pub(crate) fn write(&self, running: &Running) -> Result<()> {
+        self.wrote.set(true);
         write_private(&self.note, &running.to_json())
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.note);
+        if self.wrote.get() {
+            let _ = std::fs::remove_file(&self.note);
+        }
     }
 }
 
-/// Ends a server whose `up` was killed. Its PostgreSQL is taken over by the next one.
-pub(crate) fn end_left_over(workspace: &Workspace) {
-    if let Some(old) = Running::read(workspace)
+/// Ends a server whose `up` was killed, and tells whether there was one. Its PostgreSQL is taken over by the next one.
+pub(crate) fn end_left_over(workspace: &Workspace) -> bool {
+    let old = Running::read(workspace);
+    let found = old
+        .as_ref()
+        .is_some_and(|old| runs(old.server_pid, "posthorn"));
+    if let Some(old) = old.filter(|_| found)
         && !end(old.server_pid, "posthorn", "TERM", Duration::from_secs(30))
     {
         end(old.server_pid, "posthorn", "KILL", Duration::from_secs(5));
     }
     let _ = std::fs::remove_file(note(workspace));
+    found
 }
 
 fn note(workspace: &Workspace) -> PathBuf {
