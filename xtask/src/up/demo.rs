@@ -1,10 +1,13 @@
 //! The demo: a tenant, a key and three endpoints, made once by the program and through the API.
 
-use anyhow::{Context as _, Result};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
 use super::server::Server;
 use crate::http::Api;
+use crate::process::wait_until;
 use crate::workspace::{Workspace, write_private};
 
 const TENANT: &str = "Acme";
@@ -77,7 +80,12 @@ fn make(workspace: &Workspace, server: &Server, port: u16) -> Result<Api> {
     let key = text(&key, "key")?;
     let note = format!("POSTHORN_DEMO_TENANT={tenant}\nPOSTHORN_DEMO_KEY={key}\n");
     write_private(&workspace.private()?.join("demo.env"), &note)?;
-    Ok(Api::new(port, Some(key)))
+    let api = Api::new(port, Some(key));
+    // It was made by another process; the server looks for such changes four times a second.
+    if !wait_until(Duration::from_secs(10), || is_known(&api)) {
+        bail!("the server does not know the key that was made for the demo");
+    }
+    Ok(api)
 }
 
 fn endpoints(api: &Api, receiver: u16) -> Result<()> {
