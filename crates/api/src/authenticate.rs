@@ -1,0 +1,135 @@
+//! Who is calling, and whether they may.
+//!
+//! The only place that makes a [`TenantScope`]. Keys are looked up in memory by the SHA-256 of their text, so
+//! an unknown one costs no statement, and the database being away refuses nobody. Every refusal of a key reads
+//! the same. The scope comes from the table of operations, by the route that matched.
+
+use axum::extract::{FromRequestParts, MatchedPath};
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use http::request::Parts;
+use posthorn_domain::api_key;
+use posthorn_domain::scope::Scope;
+use posthorn_store::scope::TenantScope;
+
+use crate::access::Operation;
+use crate::problem::{Failure, Problem};
+use crate::state::ApiState;
+
+/// A program that may do what it asks for, in its tenant.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    tenant: TenantScope,
+    scopes: Vec<Scope>,
+}
+
+impl Caller {
+    /// The tenant that everything it does stays in.
+    #[must_use]
+    pub(crate) const fn tenant(&self) -> TenantScope {
+        self.tenant
+    }
+
+    /// Whether it holds a scope beside the operation's own.
+    #[must_use]
+    pub(crate) fn may(&self, scope: Scope) -> bool {
+        holds(&self.scopes, scope)
+    }
+}
+
+/// `admin` is everything.
+fn holds(scopes: &[Scope], scope: Scope) -> bool {
+    scopes
+        .iter()
+        .any(|held| *held == scope || *held == Scope::Admin)
+}
+
+impl FromRequestParts<ApiState> for Caller {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Failure> {
+        let path = parts
+            .extensions
+            .get::<MatchedPath>()
+            .map_or("", MatchedPath::as_str);
+        let operation = Operation::of(&parts.method, path).ok_or_else(|| {
+            Failure::internal(format_args!(
+                "{} {path} is not in the table of operations",
+                parts.method
+            ))
+        })?;
+        let caller =
+            authenticate(&parts.headers, state).ok_or(Failure::new(Problem::Unauthenticated))?;
+        if !caller.may(operation.scope) {
+            return Err(Failure::scope_missing(operation));
+        }
+        Ok(caller)
+    }
+}
+
+fn authenticate(headers: &HeaderMap, state: &ApiState) -> Option<Caller> {
+    let hash = api_key::check(bearer(headers)?).ok()?;
+    let snapshot = state.cache().snapshot();
+    let key = snapshot.key(hash.as_bytes())?;
+    if key.expires_at.is_some_and(|end| end <= state.clock().now()) {
+        return None;
+    }
+    snapshot.tenant(key.tenant)?;
+    Some(Caller {
+        tenant: TenantScope::new_authenticated(key.tenant),
+        scopes: key.scopes.clone(),
+    })
+}
+
+/// The token of the one Authorization header, whose scheme has no case (RFC 9110, section 11.1).
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let value = values.next()?.to_str().ok()?;
+    if values.next().is_some() {
+        return None;
+    }
+    let (scheme, token) = value.split_once(' ')?;
+    scheme
+        .eq_ignore_ascii_case("bearer")
+        .then(|| token.trim_matches(' '))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn headers(values: &[&'static str]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(AUTHORIZATION, HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    #[test]
+    fn the_scheme_has_no_case() {
+        for value in ["Bearer x", "bearer x", "BEARER  x"] {
+            assert_eq!(bearer(&headers(&[value])), Some("x"), "{value}");
+        }
+    }
+
+    #[test]
+    fn other_schemes_and_two_headers_are_refused() {
+        assert_eq!(bearer(&headers(&["Basic x"])), None);
+        assert_eq!(bearer(&headers(&["x"])), None);
+        assert_eq!(bearer(&headers(&[])), None);
+        assert_eq!(bearer(&headers(&["Bearer x", "Bearer x"])), None);
+    }
+
+    #[test]
+    fn admin_holds_every_scope() {
+        assert!(
+            Scope::ALL
+                .iter()
+                .all(|scope| holds(&[Scope::Admin], *scope))
+        );
+        assert!(!holds(&[Scope::EventsRead], Scope::EventsWrite));
+    }
+}

@@ -1,0 +1,127 @@
+//! The envelope of a submitted event: read without building anything of the payload.
+//!
+//! The payload is a slice of the body, from the first byte of its JSON value to the last (INV-3). Skipping over
+//! it and checking it are loops, not recursions, so nesting without end costs a bit a level and is refused at
+//! 128. Every other field has a fixed type; an unknown one is refused before its value is looked at.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use chrono::{DateTime, SubsecRound as _, Utc};
+use posthorn_domain::event_type::EventType;
+use posthorn_domain::header::CustomHeaders;
+use posthorn_domain::id::TenantId;
+use posthorn_domain::limits;
+use posthorn_domain::metadata::Metadata;
+use posthorn_domain::payload::{self, PayloadError};
+use posthorn_store::accept::NewEvent;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::body::parse;
+use crate::failure::header_problem;
+use crate::faults::Faults;
+use crate::problem::{Failure, Problem};
+use crate::wire::Pairs;
+
+/// The media type that a payload given as a JSON value is sent with.
+const PAYLOAD_TYPE: &str = "application/json";
+
+/// An event to be submitted.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = EventSubmission, example = json!({"type": "invoice.paid", "payload": {"id": 1, "amount": "99.90"}}))]
+pub(crate) struct Envelope<'a> {
+    /// Its type: 1 to 8 parts of `A-Z a-z 0-9 _ -` joined by dots.
+    #[serde(rename = "type", borrow)]
+    #[schema(value_type = String, max_length = 128, example = "invoice.paid")]
+    type_: Cow<'a, str>,
+    /// Any JSON value. Its bytes are kept, signed and sent as they stand here: at most 1 MiB and 128 levels.
+    #[serde(borrow)]
+    #[schema(value_type = serde_json::Value)]
+    payload: &'a RawValue,
+    /// When it happened. Shown, never sent in the default form.
+    #[serde(default, borrow)]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    occurred_at: Option<Cow<'a, str>>,
+    /// At most 20 pairs that are shown and searched, never sent.
+    #[serde(default)]
+    #[schema(value_type = Option<std::collections::HashMap<String, String>>)]
+    metadata: Option<Pairs<String>>,
+    /// At most 10 headers that are sent with every attempt. The endpoint's own win.
+    #[serde(default)]
+    #[schema(value_type = Option<std::collections::HashMap<String, String>>)]
+    headers: Option<Pairs<String>>,
+}
+
+/// Reads a submitted event. The payload shares the body's memory.
+///
+/// # Errors
+/// 400 when the body is not JSON, 413 for a payload over 1 MiB, 422 for fields that are wrong, all at once.
+pub(crate) fn read(tenant: TenantId, body: &Bytes) -> Result<NewEvent, Failure> {
+    let envelope: Envelope<'_> = parse(body)?;
+    let payload = envelope.payload.get().as_bytes();
+    if payload.len() > limits::PAYLOAD_BYTES {
+        return Err(Failure::new(Problem::PayloadTooLarge));
+    }
+    let mut faults = Faults::default();
+    check_payload(payload, &mut faults)?;
+    let event_type = faults.keep(
+        "/type",
+        Problem::EventTypeInvalid,
+        EventType::parse(&envelope.type_),
+    );
+    let occurred_at = envelope
+        .occurred_at
+        .and_then(|text| take_time(&text, &mut faults));
+    let metadata = Metadata::parse(envelope.metadata.unwrap_or_default().0);
+    let metadata = faults.keep("/metadata", Problem::MetadataInvalid, metadata);
+    let headers = CustomHeaders::parse_for_event(envelope.headers.unwrap_or_default().0);
+    let problem = headers
+        .as_ref()
+        .err()
+        .map_or(Problem::HeaderInvalid, header_problem);
+    let headers = faults.keep("/headers", problem, headers);
+    match (event_type, metadata, headers) {
+        (Some(event_type), Some(metadata), Some(headers)) if faults.is_empty() => Ok(NewEvent {
+            tenant,
+            event_type,
+            content_type: PAYLOAD_TYPE.to_owned(),
+            payload: body.slice_ref(payload),
+            occurred_at,
+            metadata,
+            headers,
+        }),
+        _ => Err(faults.into()),
+    }
+}
+
+fn check_payload(payload: &[u8], faults: &mut Faults) -> Result<(), Failure> {
+    match payload::check_json(payload) {
+        Ok(()) => Ok(()),
+        Err(error @ PayloadError::TooDeep(_)) => {
+            faults.add("/payload", Problem::PayloadTooDeep, error.to_string());
+            Ok(())
+        }
+        Err(error) => Err(Failure::with_detail(
+            Problem::MalformedJson,
+            error.to_string(),
+        )),
+    }
+}
+
+fn take_time(text: &str, faults: &mut Faults) -> Option<DateTime<Utc>> {
+    let time = DateTime::parse_from_rfc3339(text).ok();
+    if time.is_none() {
+        faults.add(
+            "/occurred_at",
+            Problem::FieldInvalid,
+            "occurred_at must be a time as in 2026-01-31T09:30:00Z",
+        );
+    }
+    time.map(|time| time.to_utc().trunc_subsecs(6))
+}
+
+#[cfg(test)]
+mod tests;

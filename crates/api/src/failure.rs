@@ -1,0 +1,103 @@
+//! What the errors of `store` mean to a caller. One mapping, used by `?`.
+
+use std::error::Error;
+use std::time::Duration;
+
+use posthorn_domain::header::HeaderError;
+use posthorn_store::accept::{AcceptError, Acceptor};
+use posthorn_store::configure::ConfigureError;
+use posthorn_store::read::DatabaseError;
+use posthorn_store::replay::ReplayError;
+
+use crate::problem::{Failure, Problem};
+
+/// When to come back after the database was away: its pool has waited by then.
+const DATABASE_PAUSE: Duration = Duration::from_secs(2);
+
+impl From<DatabaseError> for Failure {
+    fn from(error: DatabaseError) -> Self {
+        let cause = chain(&error);
+        match error {
+            DatabaseError::Unavailable(_) => Self {
+                cause: Some(cause),
+                ..Self::not_now(Problem::Unavailable, DATABASE_PAUSE)
+            },
+            DatabaseError::Failed(_) | DatabaseError::Unreadable(_) => Self::internal(cause),
+        }
+    }
+}
+
+impl From<ConfigureError> for Failure {
+    fn from(error: ConfigureError) -> Self {
+        match error {
+            ConfigureError::Database(error) => error.into(),
+            ConfigureError::NotFound => Self::new(Problem::NotFound),
+            ConfigureError::UidTaken => Self::new(Problem::UidTaken),
+            ConfigureError::TooManyEndpoints => Self::new(Problem::TooManyEndpoints),
+            ConfigureError::Headers(error) => {
+                Self::field("/headers", header_problem(&error), error.to_string())
+            }
+            ConfigureError::Metadata(error) => {
+                Self::field("/metadata", Problem::MetadataInvalid, error.to_string())
+            }
+            ConfigureError::Seal(_) | ConfigureError::Secret(_) | ConfigureError::Json(_) => {
+                Self::internal(chain(&error))
+            }
+        }
+    }
+}
+
+impl From<ReplayError> for Failure {
+    fn from(error: ReplayError) -> Self {
+        match error {
+            ReplayError::Database(error) => error.into(),
+            ReplayError::NotFound => Self::new(Problem::NotFound),
+            ReplayError::Retrying => Self::new(Problem::DeliveryRetrying),
+            ReplayError::EndpointDisabled => Self::new(Problem::EndpointDisabled),
+            ReplayError::EndpointDeleted => Self::new(Problem::EndpointDeleted),
+            ReplayError::PayloadGone => Self::new(Problem::PayloadGone),
+        }
+    }
+}
+
+impl From<AcceptError> for Failure {
+    fn from(error: AcceptError) -> Self {
+        let wait = Acceptor::retry_after(error).unwrap_or(DATABASE_PAUSE);
+        let failure = match error {
+            AcceptError::Busy => Self::not_now(Problem::Busy, wait),
+            AcceptError::Unavailable | AcceptError::ShuttingDown => {
+                Self::not_now(Problem::Unavailable, wait)
+            }
+            // The tenant went between authentication and accept: its keys are no longer valid.
+            AcceptError::TenantGone => Self::new(Problem::Unauthenticated),
+            AcceptError::Refused => Self::new(Problem::Internal),
+        };
+        Self {
+            cause: Some(error.to_string()),
+            ..failure
+        }
+    }
+}
+
+/// The problem that a refused header is.
+pub(crate) fn header_problem(error: &HeaderError) -> Problem {
+    match error {
+        HeaderError::TooMany(_) => Problem::TooManyHeaders,
+        _ => Problem::HeaderInvalid,
+    }
+}
+
+/// An error with what caused it, for the log.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let words = cause.to_string();
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        source = cause.source();
+    }
+    text
+}

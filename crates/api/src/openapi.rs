@@ -1,0 +1,184 @@
+//! The OpenAPI document: what the handlers say, completed and mended.
+//!
+//! Paths, parameters and schemas come from the handlers; security, `x-access` and refusals from the table of
+//! operations, so neither can be forgotten beside a handler. The rest mends what the generator leaves so that
+//! client generators stumble over nothing.
+
+use serde_json::{Map, Value, json};
+use utoipa::OpenApi;
+use utoipa::openapi::ServerBuilder;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+
+use crate::access::{OPERATIONS, Operation};
+use crate::answer::{PROBLEM_JSON, ProblemBody};
+use crate::problem::Problem;
+
+/// The name of the one security scheme.
+const API_KEY: &str = "api_key";
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Posthorn",
+        description = "Submit events; Posthorn delivers each to every endpoint that wants it, signed, with retries, until it \
+                       is accepted or laid in the dead letters.\n\nTimes are RFC 3339 in UTC. Lists are walked by opaque \
+                       cursors. Unknown fields and query names are refused. Refusals are `application/problem+json`; \
+                       compare their `code`. Values with `x-known-values` may come to have others."
+    ),
+    tags(
+        (name = "events", description = "What happened, as you submitted it."),
+        (name = "endpoints", description = "Where events go, and how."),
+        (name = "deliveries", description = "One event for one endpoint, and how far it got."),
+        (name = "attempts", description = "The requests that were made."),
+        (name = "dead-letters", description = "Deliveries that failed for good, and sending them again.")
+    ),
+    components(schemas(ProblemBody))
+)]
+struct Document;
+
+/// The document as the program serves it: pretty, and the same each time.
+#[must_use]
+pub fn openapi_json() -> String {
+    let mut text = serde_json::to_string_pretty(&document()).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// The document as a tree.
+pub(crate) fn document() -> Value {
+    let (_, mut api) = utoipa_axum::router::OpenApiRouter::with_openapi(Document::openapi())
+        .merge(crate::routes::router())
+        .split_for_parts();
+    api.info.license = None;
+    api.info.contact = None;
+    api.servers = Some(vec![ServerBuilder::new().url("/").build()]);
+    let key = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some("An API key, `ph_live_…` or `ph_test_…`."))
+        .build();
+    api.components
+        .get_or_insert_default()
+        .add_security_scheme(API_KEY, SecurityScheme::Http(key));
+    let mut document = serde_json::to_value(&api).unwrap_or_default();
+    for operation in OPERATIONS {
+        complete(&mut document, operation);
+    }
+    mend(&mut document);
+    document
+}
+
+/// Adds to an operation what the table says of it.
+fn complete(document: &mut Value, operation: &Operation) {
+    let method = operation.method.as_str().to_ascii_lowercase();
+    let Some(entry) = document.pointer_mut(&format!(
+        "/paths/{}/{method}",
+        operation.path.replace('/', "~1")
+    )) else {
+        return;
+    };
+    let Some(entry) = entry.as_object_mut() else {
+        return;
+    };
+    entry.insert("security".to_owned(), json!([{ API_KEY: [] }]));
+    entry.insert(
+        "x-access".to_owned(),
+        json!({ "scope": operation.scope.as_str() }),
+    );
+    if let Some(responses) = entry.get_mut("responses").and_then(Value::as_object_mut) {
+        for (status, problems) in by_status(operation) {
+            responses.insert(status.to_string(), refusal(status, &problems));
+        }
+    }
+}
+
+fn by_status(operation: &Operation) -> Vec<(u16, Vec<Problem>)> {
+    let mut statuses: Vec<(u16, Vec<Problem>)> = Vec::new();
+    for problem in operation.all_problems() {
+        let status = problem.status().as_u16();
+        match statuses.last_mut() {
+            Some((last, problems)) if *last == status => problems.push(problem),
+            _ => statuses.push((status, vec![problem])),
+        }
+    }
+    statuses
+}
+
+fn refusal(status: u16, problems: &[Problem]) -> Value {
+    let codes: Vec<_> = problems.iter().map(|problem| problem.code()).collect();
+    let mut headers = Map::new();
+    headers.insert(
+        "x-request-id".to_owned(),
+        header("Names the request; quote it when you report a fault."),
+    );
+    if status == 503 {
+        headers.insert(
+            "retry-after".to_owned(),
+            header("Seconds to wait before the next call."),
+        );
+    }
+    json!({
+        "description": format!("Refused: {}.", codes.join(", ")),
+        "headers": headers,
+        "content": { PROBLEM_JSON: { "schema": { "$ref": "#/components/schemas/Problem" } } },
+        "x-codes": codes,
+    })
+}
+
+fn header(description: &str) -> Value {
+    json!({ "description": description, "required": true, "schema": { "type": "string" } })
+}
+
+/// Mends what generators of clients stumble over, everywhere in the document.
+fn mend(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(mend),
+        Value::Object(object) => {
+            object.values_mut().for_each(mend);
+            name_kinds(object);
+            forbid_more(object);
+            simplify_null(object);
+        }
+        _ => {}
+    }
+}
+
+/// A union whose members all fix a property `kind` gets that property as its discriminator.
+fn name_kinds(object: &mut Map<String, Value>) {
+    let Some(members) = object.get("oneOf").and_then(Value::as_array) else {
+        return;
+    };
+    let kinded = |member: &Value| member.pointer("/properties/kind/enum/0").is_some();
+    if !members.is_empty() && members.iter().all(kinded) {
+        object.insert(
+            "discriminator".to_owned(),
+            json!({ "propertyName": "kind" }),
+        );
+    }
+}
+
+/// `additionalProperties: false` beside `allOf` forbids what the other part allows; it goes.
+fn forbid_more(object: &mut Map<String, Value>) {
+    if object.contains_key("allOf") {
+        object.remove("additionalProperties");
+    }
+}
+
+/// `oneOf` of null and one other schema is how the generator says nullable; `anyOf` is the same to a reader, and
+/// does not ask that exactly one match.
+fn simplify_null(object: &mut Map<String, Value>) {
+    let nullable = object
+        .get("oneOf")
+        .and_then(Value::as_array)
+        .is_some_and(|members| {
+            members.len() == 2
+                && members
+                    .iter()
+                    .any(|member| member.get("type") == Some(&Value::from("null")))
+        });
+    if nullable && let Some(members) = object.remove("oneOf") {
+        object.insert("anyOf".to_owned(), members);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+use std::collections::BTreeSet;
+
+use super::*;
+
+/// Method, path and operation of the whole document.
+fn operations() -> Vec<(String, String, Value)> {
+    let document = document();
+    let paths = document["paths"].as_object().unwrap().clone();
+    paths
+        .into_iter()
+        .flat_map(|(path, item)| {
+            let item = item.as_object().unwrap().clone();
+            item.into_iter()
+                .map(move |(method, operation)| (method, path.clone(), operation))
+        })
+        .collect()
+}
+
+#[test]
+fn the_document_and_the_table_name_the_same_operations() {
+    let documented: BTreeSet<_> = operations()
+        .into_iter()
+        .map(|(method, path, operation)| {
+            (
+                method,
+                path,
+                operation["operationId"].as_str().unwrap().to_owned(),
+            )
+        })
+        .collect();
+    let tabled: BTreeSet<_> = OPERATIONS
+        .iter()
+        .map(|operation| {
+            (
+                operation.method.as_str().to_lowercase(),
+                operation.path.to_owned(),
+                operation.id.to_owned(),
+            )
+        })
+        .collect();
+    assert_eq!(documented, tabled);
+}
+
+#[test]
+fn every_operation_has_one_tag_security_access_and_refusals() {
+    for (method, path, operation) in operations() {
+        assert_eq!(
+            operation["tags"].as_array().unwrap().len(),
+            1,
+            "{method} {path}"
+        );
+        assert_eq!(
+            operation["security"],
+            json!([{ "api_key": [] }]),
+            "{method} {path}"
+        );
+        assert!(
+            operation["x-access"]["scope"].is_string(),
+            "{method} {path}"
+        );
+        for status in ["401", "403", "422", "500", "503"] {
+            assert!(
+                operation["responses"][status].is_object(),
+                "{method} {path} {status}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_operation_says_what_it_does_and_what_it_answers() {
+    for (method, path, operation) in operations() {
+        assert!(operation["summary"].is_string(), "{method} {path}");
+        for (status, response) in operation["responses"].as_object().unwrap() {
+            assert!(
+                response["description"]
+                    .as_str()
+                    .is_some_and(|text| !text.is_empty()),
+                "{method} {path} {status}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_reference_leads_somewhere() {
+    fn references(value: &Value, found: &mut BTreeSet<String>) {
+        match value {
+            Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+            Value::Object(object) => {
+                found.extend(
+                    object
+                        .get("$ref")
+                        .and_then(Value::as_str)
+                        .map(str::to_owned),
+                );
+                object.values().for_each(|item| references(item, found));
+            }
+            _ => {}
+        }
+    }
+    let document = document();
+    let mut found = BTreeSet::new();
+    references(&document, &mut found);
+    assert!(!found.is_empty());
+    for reference in found {
+        assert!(
+            document
+                .pointer(reference.trim_start_matches('#'))
+                .is_some(),
+            "{reference}"
+        );
+    }
+}
+
+#[test]
+fn a_request_body_takes_no_field_that_is_not_described() {
+    for name in [
+        "EventSubmission",
+        "CreateEndpoint",
+        "UpdateEndpoint",
+        "SigningRequest",
+    ] {
+        let schema = &document()["components"]["schemas"][name];
+        assert_eq!(schema["additionalProperties"], json!(false), "{name}");
+    }
+}
+
+#[test]
+fn retry_policies_are_told_apart_by_their_kind() {
+    let schema = &document()["components"]["schemas"]["RetryPolicy"];
+    assert_eq!(
+        schema["discriminator"]["propertyName"], "kind",
+        "{schema:#}"
+    );
+}
+
+#[test]
+fn the_document_is_the_same_each_time() {
+    assert_eq!(openapi_json(), openapi_json());
+}

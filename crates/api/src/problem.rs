@@ -1,0 +1,340 @@
+//! Every way in which the API says no: one list of codes, and the only place that knows their statuses.
+//!
+//! [`Problem`] is the list; [`Failure`] is one occurrence of an entry, with what there is to say about it.
+//! A handler returns a [`Failure`]; [`crate::answer`] writes it as `application/problem+json` (RFC 9457)
+//! with the request's id. Adding a code breaks nobody, so clients are told to expect unknown ones.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+
+use crate::access::Operation;
+
+/// Makes the enum and its table from one list, so that no code can lack its status or its page.
+macro_rules! problems {
+    ($($(#[doc = $doc:literal])+ $name:ident = $status:ident, $code:literal, $title:literal;)+) => {
+        /// A kind of refusal. Its code, status, title and page belong together and never change.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Problem {
+            $($(#[doc = $doc])+ $name,)+
+        }
+
+        impl Problem {
+            /// All of them, in the order of their statuses.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)+];
+
+            /// The stable name that programs compare.
+            #[must_use]
+            pub const fn code(self) -> &'static str {
+                match self { $(Self::$name => $code,)+ }
+            }
+
+            /// The status that the answer carries.
+            #[must_use]
+            pub const fn status(self) -> StatusCode {
+                match self { $(Self::$name => StatusCode::$status,)+ }
+            }
+
+            /// One short sentence, the same in every occurrence.
+            #[must_use]
+            pub const fn title(self) -> &'static str {
+                match self { $(Self::$name => $title,)+ }
+            }
+
+            /// What it means and what to do about it: the text of its page.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$name => concat!($($doc,)+),)+ }
+            }
+        }
+    };
+}
+
+problems! {
+    /// The body is not one JSON value in UTF-8: there is a syntax error, a byte order mark, bytes that are not
+    /// UTF-8, something after the value, or the body ended early. The detail says where.
+    MalformedJson = BAD_REQUEST, "malformed_json", "The body is not JSON";
+    /// The body could not be read to its end, or its length did not match what was announced.
+    BodyUnreadable = BAD_REQUEST, "body_unreadable", "The body could not be read";
+    /// There is no valid API key in the Authorization header. Send `Authorization: Bearer ph_…` with a key
+    /// that is neither revoked nor expired. The answer is the same whatever is wrong with the key.
+    Unauthenticated = UNAUTHORIZED, "unauthenticated", "A valid API key is needed";
+    /// The API key is valid, but lacks the scope that this operation needs. The detail names the scope.
+    ScopeMissing = FORBIDDEN, "scope_missing", "The API key lacks a scope";
+    /// There is no such object in this tenant. An id of another tenant gets the same answer as one that never was.
+    NotFound = NOT_FOUND, "not_found", "There is no such object";
+    /// No operation has this path. Paths have no slash at their end.
+    RouteNotFound = NOT_FOUND, "route_not_found", "There is no such path";
+    /// The path exists, but not with this method. The header Allow lists those that it has.
+    MethodNotAllowed = METHOD_NOT_ALLOWED, "method_not_allowed", "The path does not have this method";
+    /// The request was not complete in time. Send it again.
+    RequestTimeout = REQUEST_TIMEOUT, "request_timeout", "The request took too long to arrive";
+    /// Another object of this tenant has this uid. A deleted object's uid is free again.
+    UidTaken = CONFLICT, "uid_taken", "The uid is taken";
+    /// The delivery already has an attempt coming, so there is nothing to replay. Its own page shows when.
+    DeliveryRetrying = CONFLICT, "delivery_retrying", "The delivery already has an attempt coming";
+    /// The endpoint is disabled, so nothing is sent to it. Enable it first, then replay.
+    EndpointDisabled = CONFLICT, "endpoint_disabled", "The endpoint is disabled";
+    /// The endpoint was deleted, so nothing can be sent to it any more.
+    EndpointDeleted = CONFLICT, "endpoint_deleted", "The endpoint was deleted";
+    /// The tenant has as many endpoints as it may have. Delete some that are no longer used.
+    TooManyEndpoints = CONFLICT, "too_many_endpoints", "The tenant has too many endpoints";
+    /// The payload was removed by retention, so it can be neither shown nor sent again.
+    PayloadGone = GONE, "payload_gone", "The payload is gone";
+    /// The body is larger than this operation takes. A payload may have 1 MiB.
+    BodyTooLarge = PAYLOAD_TOO_LARGE, "body_too_large", "The body is too large";
+    /// A payload may have 1 MiB (1,048,576 bytes), counted as it stands in the request.
+    PayloadTooLarge = PAYLOAD_TOO_LARGE, "payload_too_large", "The payload is too large";
+    /// The body must be sent with `Content-Type: application/json`, in UTF-8.
+    ContentTypeUnsupported = UNSUPPORTED_MEDIA_TYPE, "content_type_unsupported", "The content type is not supported";
+    /// Bodies are taken as they are: send no Content-Encoding, or `identity`.
+    ContentEncodingUnsupported = UNSUPPORTED_MEDIA_TYPE, "content_encoding_unsupported", "The content encoding is not supported";
+    /// Several things are wrong with the request; `errors` names each with its own code.
+    InvalidRequest = UNPROCESSABLE_ENTITY, "invalid_request", "The request has several faults";
+    /// The body has a field that this operation does not know. A field is never stored and ignored.
+    FieldUnknown = UNPROCESSABLE_ENTITY, "field_unknown", "A field is unknown";
+    /// A field that is needed is not there.
+    FieldMissing = UNPROCESSABLE_ENTITY, "field_missing", "A field is missing";
+    /// The same field stands twice in one object.
+    FieldDuplicate = UNPROCESSABLE_ENTITY, "field_duplicate", "A field stands twice";
+    /// A field has the wrong type or a value that it cannot have. The detail says what it may be.
+    FieldInvalid = UNPROCESSABLE_ENTITY, "field_invalid", "A field is invalid";
+    /// The query has a name that this operation does not know.
+    ParameterUnknown = UNPROCESSABLE_ENTITY, "parameter_unknown", "A query parameter is unknown";
+    /// The list needs a filter that is not there.
+    ParameterMissing = UNPROCESSABLE_ENTITY, "parameter_missing", "A query parameter is missing";
+    /// A query parameter has a value that it cannot have, or stands twice.
+    ParameterInvalid = UNPROCESSABLE_ENTITY, "parameter_invalid", "A query parameter is invalid";
+    /// The cursor is not one that this list gave for this filter and order. Begin again without it.
+    CursorInvalid = UNPROCESSABLE_ENTITY, "cursor_invalid", "The cursor is invalid";
+    /// This server does not keep idempotency keys, and does not pretend to by ignoring the header.
+    IdempotencyKeyUnsupported = UNPROCESSABLE_ENTITY, "idempotency_key_unsupported", "Idempotency-Key is not supported";
+    /// An event type has 1 to 8 parts of `A-Z a-z 0-9 _ -` joined by dots, and at most 128 characters.
+    EventTypeInvalid = UNPROCESSABLE_ENTITY, "event_type_invalid", "The event type is invalid";
+    /// A pattern is an event type in which `*` may stand for one part and, at the end, `**` for one or more.
+    EventTypePatternInvalid = UNPROCESSABLE_ENTITY, "event_type_pattern_invalid", "A pattern of event types is invalid";
+    /// An endpoint may have 1 to 100 patterns of event types.
+    TooManyEventTypes = UNPROCESSABLE_ENTITY, "too_many_event_types", "There are too many patterns of event types";
+    /// A payload may nest 128 levels of arrays and objects.
+    PayloadTooDeep = UNPROCESSABLE_ENTITY, "payload_too_deep", "The payload nests too deeply";
+    /// The URL must be an absolute http or https URL without user, password and fragment.
+    UrlInvalid = UNPROCESSABLE_ENTITY, "url_invalid", "The URL is invalid";
+    /// A URL may have 2,048 characters.
+    UrlTooLong = UNPROCESSABLE_ENTITY, "url_too_long", "The URL is too long";
+    /// The URL names an address that the policy of this server forbids: private, loopback, link-local,
+    /// metadata and reserved addresses, unless the operator allows them.
+    TargetForbidden = UNPROCESSABLE_ENTITY, "target_forbidden", "The target's address is forbidden";
+    /// A description may have 500 characters.
+    DescriptionTooLong = UNPROCESSABLE_ENTITY, "description_too_long", "The description is too long";
+    /// A custom header cannot be used: its name or value is not valid, or it would override one that Posthorn sends.
+    HeaderInvalid = UNPROCESSABLE_ENTITY, "header_invalid", "A custom header is invalid";
+    /// An endpoint may have 20 custom headers, an event 10.
+    TooManyHeaders = UNPROCESSABLE_ENTITY, "too_many_headers", "There are too many custom headers";
+    /// Metadata is an object of at most 20 strings of limited length.
+    MetadataInvalid = UNPROCESSABLE_ENTITY, "metadata_invalid", "The metadata is invalid";
+    /// A uid has 1 to 128 of `A-Z a-z 0-9 . _ : -` and does not begin like an id of Posthorn.
+    UidInvalid = UNPROCESSABLE_ENTITY, "uid_invalid", "The uid is invalid";
+    /// A secret is `whsec_` and 24 to 64 bytes in standard base64, or an ed25519 key as `whsk_…`. It must
+    /// suit the schemes that the endpoint signs with.
+    SecretInvalid = UNPROCESSABLE_ENTITY, "secret_invalid", "The secret is invalid";
+    /// Something failed on our side. Quote the request id when you report it.
+    Internal = INTERNAL_SERVER_ERROR, "internal", "Something failed on our side";
+    /// The database cannot be reached, or the server is going down. Nothing was accepted; send it again
+    /// after the time in Retry-After.
+    Unavailable = SERVICE_UNAVAILABLE, "unavailable", "The service is unavailable";
+    /// More events are arriving than can be written. Nothing was accepted; send it again after the time
+    /// in Retry-After.
+    Busy = SERVICE_UNAVAILABLE, "busy", "The service is busy";
+}
+
+impl Problem {
+    /// The path of its page; also the `type` of its occurrences.
+    #[must_use]
+    pub fn page(self) -> String {
+        format!("/docs/problems/{}", self.code())
+    }
+
+    /// The entry with this code.
+    #[must_use]
+    pub fn from_code(code: &str) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|problem| problem.code() == code)
+    }
+}
+
+/// What is wrong with one field or query parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// A JSON pointer (RFC 6901) into the body, or `?name` for a query parameter.
+    pub pointer: String,
+    /// The entry of the list that it falls under.
+    pub problem: Problem,
+    /// What is wrong, for a person.
+    pub detail: String,
+}
+
+impl Fault {
+    /// A fault at `pointer`.
+    pub fn new(pointer: impl Into<String>, problem: Problem, detail: impl Into<String>) -> Self {
+        Self {
+            pointer: pointer.into(),
+            problem,
+            detail: detail.into(),
+        }
+    }
+}
+
+/// One occurrence of a [`Problem`]: an answer that is not what the caller asked for.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Which entry of the list it is.
+    pub problem: Problem,
+    /// This occurrence in words. Absent where the title says it all, and always for 5xx.
+    pub detail: Option<Cow<'static, str>>,
+    /// The fields that are wrong; empty for problems that are not about fields.
+    pub faults: Vec<Fault>,
+    /// When to try again.
+    pub retry_after: Option<Duration>,
+    /// Why, for our log alone. Never sent.
+    pub cause: Option<String>,
+}
+
+impl Failure {
+    /// An occurrence about which there is no more to say than its title.
+    #[must_use]
+    pub const fn new(problem: Problem) -> Self {
+        Self {
+            problem,
+            detail: None,
+            faults: Vec::new(),
+            retry_after: None,
+            cause: None,
+        }
+    }
+
+    /// An occurrence with words of its own.
+    pub fn with_detail(problem: Problem, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            detail: Some(detail.into()),
+            ..Self::new(problem)
+        }
+    }
+
+    /// One field that is wrong.
+    pub fn field(pointer: impl Into<String>, problem: Problem, detail: impl Into<String>) -> Self {
+        Self::faults(vec![Fault::new(pointer, problem, detail)])
+    }
+
+    /// Fields that are wrong. The answer's code is theirs when they share one, else `invalid_request`.
+    #[must_use]
+    pub fn faults(faults: Vec<Fault>) -> Self {
+        let mut codes = faults.iter().map(|fault| fault.problem);
+        let first = codes.next().unwrap_or(Problem::InvalidRequest);
+        let problem = if codes.all(|code| code == first) {
+            first
+        } else {
+            Problem::InvalidRequest
+        };
+        let detail = match faults.as_slice() {
+            [only] => Some(Cow::Owned(only.detail.clone())),
+            _ => None,
+        };
+        Self {
+            detail,
+            faults,
+            ..Self::new(problem)
+        }
+    }
+
+    /// Something of ours failed. The caller learns the request id, the log the cause.
+    pub fn internal(cause: impl std::fmt::Display) -> Self {
+        Self {
+            cause: Some(cause.to_string()),
+            ..Self::new(Problem::Internal)
+        }
+    }
+
+    /// A valid key without the scope that the operation needs.
+    #[must_use]
+    pub(crate) fn scope_missing(operation: &Operation) -> Self {
+        let detail = format!(
+            "{} needs the scope {}",
+            operation.id,
+            operation.scope.as_str()
+        );
+        Self::with_detail(Problem::ScopeMissing, detail)
+    }
+
+    /// No work is taken now; try again after `wait`.
+    #[must_use]
+    pub fn not_now(problem: Problem, wait: Duration) -> Self {
+        Self {
+            retry_after: Some(wait),
+            ..Self::new(problem)
+        }
+    }
+}
+
+impl IntoResponse for Failure {
+    /// The status and, as an extension, the failure itself; [`crate::answer`] writes the body, for it knows the
+    /// request's id.
+    fn into_response(self) -> Response {
+        let mut response = self.problem.status().into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_and_snake_case() {
+        let codes: BTreeSet<_> = Problem::ALL.iter().map(|problem| problem.code()).collect();
+        assert_eq!(codes.len(), Problem::ALL.len());
+        assert!(codes.iter().all(|code| {
+            code.bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+        }));
+    }
+
+    #[test]
+    fn the_list_is_in_the_order_of_statuses() {
+        assert!(Problem::ALL.is_sorted_by_key(|problem| problem.status().as_u16()));
+    }
+
+    #[test]
+    fn a_code_leads_back_to_its_problem() {
+        for problem in Problem::ALL {
+            assert_eq!(Problem::from_code(problem.code()), Some(*problem));
+        }
+        assert_eq!(Problem::from_code("no_such_code"), None);
+    }
+
+    #[test]
+    fn faults_that_share_a_code_give_it_to_the_answer() {
+        let one = Fault::new("/a", Problem::FieldUnknown, "x");
+        let two = Fault::new("/b", Problem::FieldUnknown, "y");
+        assert_eq!(
+            Failure::faults(vec![one, two]).problem,
+            Problem::FieldUnknown
+        );
+    }
+
+    #[test]
+    fn faults_with_different_codes_are_an_invalid_request() {
+        let one = Fault::new("/a", Problem::FieldUnknown, "x");
+        let two = Fault::new("/b", Problem::UrlInvalid, "y");
+        assert_eq!(
+            Failure::faults(vec![one, two]).problem,
+            Problem::InvalidRequest
+        );
+    }
+}

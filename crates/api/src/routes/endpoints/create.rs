@@ -1,0 +1,197 @@
+//! POST /v1/endpoints: an endpoint is made.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use http::header::LOCATION;
+use http::{HeaderName, StatusCode};
+use posthorn_domain::address::EgressPolicy;
+use posthorn_domain::endpoint::{EndpointState, KeepResponses, SigningScheme};
+use posthorn_domain::event_type::EventTypePattern;
+use posthorn_domain::limits;
+use posthorn_domain::retry::RetryPolicy;
+use posthorn_store::configure::{self, NewEndpoint};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::fields::{self, SigningRequest};
+use super::{EndpointWithSecret, policy};
+use crate::authenticate::Caller;
+use crate::body::Json;
+use crate::faults::Faults;
+use crate::problem::Failure;
+use crate::query::NoQuery;
+use crate::state::ApiState;
+use crate::wire::{Pairs, present};
+
+/// An endpoint to be made. What is absent has its default.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"url": "https://example.com/webhooks", "event_types": ["invoice.**"]}))]
+pub(in crate::routes) struct CreateEndpoint {
+    /// Where requests go: http or https, without user, password and fragment.
+    #[schema(max_length = 2048)]
+    url: String,
+    /// The tenant's own name for it: 1 to 128 of `A-Z a-z 0-9 . _ : -`.
+    #[serde(default)]
+    #[schema(max_length = 128)]
+    uid: Option<String>,
+    /// A person's words about it.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false, max_length = 500)]
+    description: Option<String>,
+    /// Patterns of the types that it listens to: `*` is one part, `**` at the end one or more. Default `["**"]`.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false, min_items = 1, max_items = 100)]
+    event_types: Option<Vec<String>>,
+    /// At most 20 headers that are sent with every request.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<std::collections::HashMap<String, String>>, nullable = false)]
+    headers: Option<Pairs<String>>,
+    /// When a failed attempt is followed by another. Default: the preset `standard`.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<policy::RetryPolicy>, nullable = false)]
+    retry_policy: Option<RetryPolicy>,
+    /// Every delivery's end, in seconds from accept. Default (null): the policy's span and a day, at least 5 days.
+    #[serde(default)]
+    #[schema(minimum = 60, maximum = 2_592_000)]
+    max_age_s: Option<u32>,
+    /// One deadline over connecting, headers and body. Default 15,000.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false, minimum = 1000, maximum = 30_000)]
+    timeout_ms: Option<u32>,
+    /// Statuses that end a delivery at once: 400 to 599 without 408, 410 and 429. Default none.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false)]
+    fatal_statuses: Option<Vec<u16>>,
+    /// How requests are signed. Default `v1`.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false)]
+    signing: Option<SigningRequest>,
+    /// Which answers are kept with their attempts: `failures` (default), `all`, `none`.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<super::update::KeepWord>, nullable = false)]
+    keep_responses: Option<KeepResponses>,
+    /// At most 20 pairs that are shown and never sent.
+    #[serde(default)]
+    #[schema(value_type = Option<std::collections::HashMap<String, String>>)]
+    metadata: Option<Pairs<String>>,
+    /// `enabled` (default), `paused` or `disabled`.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<super::update::StateWord>, nullable = false)]
+    state: Option<EndpointState>,
+    /// Why, in a person's words.
+    #[serde(default)]
+    #[schema(max_length = 500)]
+    state_reason: Option<String>,
+    /// A secret of one of the schemes, as `whsec_…` or `whsk_…`. Default: one is generated.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false)]
+    secret: Option<String>,
+}
+
+/// Create an endpoint.
+///
+/// In force for every event that is submitted after the answer. The secret is shown in this answer and not again.
+#[utoipa::path(
+    post,
+    path = "/v1/endpoints",
+    operation_id = "create_endpoint",
+    tag = "endpoints",
+    request_body(content = CreateEndpoint, content_type = "application/json"),
+    responses((status = 201, description = "The endpoint, with its secret.", body = EndpointWithSecret,
+        headers(("location" = String, description = "The endpoint's path."))))
+)]
+pub(super) async fn create_endpoint(
+    State(state): State<ApiState>,
+    caller: Caller,
+    _: NoQuery,
+    Json(request): Json<CreateEndpoint>,
+) -> Result<
+    (
+        StatusCode,
+        [(HeaderName, String); 1],
+        axum::Json<EndpointWithSecret>,
+    ),
+    Failure,
+> {
+    let new = request.checked(state.egress())?;
+    let made =
+        configure::create_endpoint(state.database(), caller.tenant(), new, &state.sealer()).await?;
+    state.catch_up().await;
+    let location = format!("/v1/endpoints/{}", made.endpoint.id);
+    let answer = EndpointWithSecret::new(made.endpoint, &made.secrets);
+    Ok((
+        StatusCode::CREATED,
+        [(LOCATION, location)],
+        axum::Json(answer),
+    ))
+}
+
+impl CreateEndpoint {
+    /// The endpoint, or everything that is wrong with the request.
+    fn checked(self, egress: &EgressPolicy) -> Result<NewEndpoint, Failure> {
+        let mut faults = Faults::default();
+        let url = fields::url(&self.url, egress, &mut faults);
+        let schemes = self
+            .signing
+            .and_then(|signing| fields::signing(signing, &mut faults));
+        let schemes = schemes.unwrap_or_else(|| vec![SigningScheme::V1]);
+        let secret = self
+            .secret
+            .and_then(|text| fields::secret(&text, &schemes, &mut faults));
+        let patterns = self.event_types.unwrap_or_else(super::update::everything);
+        let uid = self.uid.and_then(|uid| fields::uid(uid, &mut faults));
+        let words = self
+            .description
+            .and_then(|text| fields::words("/description", text, &mut faults));
+        let reason = self
+            .state_reason
+            .and_then(|text| fields::words("/state_reason", text, &mut faults));
+        let event_types: Option<Vec<EventTypePattern>> =
+            fields::event_types(&patterns, &mut faults);
+        let headers = self
+            .headers
+            .and_then(|Pairs(pairs)| fields::headers(pairs, &mut faults));
+        let metadata = fields::metadata(
+            self.metadata
+                .map_or_else(BTreeMap::new, |Pairs(pairs)| pairs),
+            &mut faults,
+        );
+        let max_age_s = self
+            .max_age_s
+            .and_then(|seconds| fields::max_age_s(seconds, &mut faults));
+        let timeout_ms = self
+            .timeout_ms
+            .and_then(|millis| fields::timeout_ms(millis, &mut faults));
+        let fatal = self
+            .fatal_statuses
+            .and_then(|statuses| fields::fatal_statuses(statuses, &mut faults));
+        match (url, event_types, metadata) {
+            (Some(url), Some(event_types), Some(metadata)) if faults.is_empty() => {
+                Ok(NewEndpoint {
+                    uid,
+                    url,
+                    description: words.unwrap_or_default(),
+                    event_types,
+                    headers: headers.unwrap_or_default(),
+                    retry_policy: self.retry_policy.unwrap_or_default(),
+                    max_age_s,
+                    timeout_ms: timeout_ms.unwrap_or(TIMEOUT_DEFAULT_MS),
+                    fatal_statuses: fatal.unwrap_or_default(),
+                    signing_schemes: schemes,
+                    keep_responses: self.keep_responses.unwrap_or(KeepResponses::Failures),
+                    metadata,
+                    state: self.state.unwrap_or(EndpointState::Enabled),
+                    state_reason: reason,
+                    secret,
+                })
+            }
+            _ => Err(faults.into()),
+        }
+    }
+}
+
+/// The default of `timeout_ms`.
+#[expect(clippy::cast_possible_truncation, reason = "15,000 milliseconds")]
+pub(super) const TIMEOUT_DEFAULT_MS: u32 = limits::TIMEOUT_DEFAULT.as_millis() as u32;

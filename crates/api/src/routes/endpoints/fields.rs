@@ -1,0 +1,254 @@
+//! The fields of an endpoint, checked one by one. Create and change share every rule.
+
+use std::collections::BTreeMap;
+
+use posthorn_domain::address::EgressPolicy;
+use posthorn_domain::endpoint::{SigningScheme, may_be_fatal};
+use posthorn_domain::event_type::EventTypePattern;
+use posthorn_domain::header::CustomHeaders;
+use posthorn_domain::id::Prefix;
+use posthorn_domain::limits;
+use posthorn_domain::metadata::Metadata;
+use posthorn_domain::secret::SigningSecret;
+use posthorn_domain::url::{EndpointUrl, Host, UrlError};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::failure::header_problem;
+use crate::faults::Faults;
+use crate::problem::Problem;
+use crate::wire::present;
+
+/// What the names of the signature's headers begin with: those of Standard Webhooks.
+pub(super) const HEADER_PREFIX: &str = "webhook";
+
+/// How requests are to be signed. What is absent stays, or is the default.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SigningRequest {
+    /// `v1`: HMAC-SHA256. `v1a`: ed25519. One or both.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<Vec<String>>, nullable = false, min_items = 1, max_items = 2, example = json!(["v1"]))]
+    pub(super) schemes: Option<Vec<SigningScheme>>,
+    /// `webhook` and nothing else.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false, example = "webhook")]
+    pub(super) header_prefix: Option<String>,
+    /// Null and nothing else.
+    #[serde(default)]
+    #[schema(schema_with = null)]
+    #[expect(dead_code, reason = "read by serde alone, to refuse anything but null")]
+    pub(super) compat: (),
+}
+
+fn null() -> utoipa::openapi::schema::Object {
+    utoipa::openapi::schema::Object::with_type(utoipa::openapi::schema::Type::Null)
+}
+
+/// A URL whose address, where it is a literal, the policy allows (INV-8). Names are judged when they are resolved.
+pub(super) fn url(text: &str, egress: &EgressPolicy, faults: &mut Faults) -> Option<EndpointUrl> {
+    let url = match EndpointUrl::parse(text) {
+        Ok(url) => url,
+        Err(error) => {
+            let problem = if error == UrlError::TooLong {
+                Problem::UrlTooLong
+            } else {
+                Problem::UrlInvalid
+            };
+            faults.add("/url", problem, error.to_string());
+            return None;
+        }
+    };
+    if let Host::Ip(ip) = url.host() {
+        faults.keep(
+            "/url",
+            Problem::TargetForbidden,
+            egress.allows(None, *ip, url.port()),
+        )?;
+    }
+    Some(url)
+}
+
+/// The tenant's own name for something.
+pub(super) fn uid(text: String, faults: &mut Faults) -> Option<String> {
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
+    let formed = (1..=limits::UID_CHARS).contains(&text.len()) && text.bytes().all(known);
+    if formed && !Prefix::begins(&text) {
+        return Some(text);
+    }
+    let detail = "a uid has 1 to 128 of A-Z a-z 0-9 . _ : - and does not begin like an id of ours";
+    faults.add("/uid", Problem::UidInvalid, detail);
+    None
+}
+
+/// A person's words.
+pub(super) fn words(pointer: &str, text: String, faults: &mut Faults) -> Option<String> {
+    if text.contains('\0') {
+        faults.add(
+            pointer,
+            Problem::FieldInvalid,
+            "a text has no NUL character",
+        );
+        return None;
+    }
+    if text.chars().count() > limits::DESCRIPTION_CHARS {
+        faults.add(
+            pointer,
+            Problem::DescriptionTooLong,
+            format!("at most {} characters", limits::DESCRIPTION_CHARS),
+        );
+        return None;
+    }
+    Some(text)
+}
+
+/// What the endpoint listens to.
+pub(super) fn event_types(texts: &[String], faults: &mut Faults) -> Option<Vec<EventTypePattern>> {
+    if texts.is_empty() || texts.len() > limits::ENDPOINT_PATTERNS {
+        let problem = if texts.is_empty() {
+            Problem::FieldInvalid
+        } else {
+            Problem::TooManyEventTypes
+        };
+        faults.add(
+            "/event_types",
+            problem,
+            format!("1 to {} patterns", limits::ENDPOINT_PATTERNS),
+        );
+        return None;
+    }
+    let parse = |(at, text): (usize, &String)| {
+        let pointer = format!("/event_types/{at}");
+        faults.keep(
+            &pointer,
+            Problem::EventTypePatternInvalid,
+            EventTypePattern::parse(text),
+        )
+    };
+    let patterns: Vec<_> = texts.iter().enumerate().map(parse).collect();
+    patterns.into_iter().collect()
+}
+
+/// Headers of its own, all of them.
+pub(super) fn headers(
+    pairs: BTreeMap<String, String>,
+    faults: &mut Faults,
+) -> Option<CustomHeaders> {
+    let headers = CustomHeaders::parse(pairs);
+    let problem = headers
+        .as_ref()
+        .err()
+        .map_or(Problem::HeaderInvalid, header_problem);
+    faults.keep("/headers", problem, headers)
+}
+
+/// Pairs that are shown and never sent, all of them.
+pub(super) fn metadata(pairs: BTreeMap<String, String>, faults: &mut Faults) -> Option<Metadata> {
+    faults.keep(
+        "/metadata",
+        Problem::MetadataInvalid,
+        Metadata::parse(pairs),
+    )
+}
+
+/// Every delivery's end, in seconds.
+pub(super) fn max_age_s(seconds: u32, faults: &mut Faults) -> Option<u32> {
+    let (least, most) = (limits::MAX_AGE_MIN.as_secs(), limits::MAX_AGE_MAX.as_secs());
+    within("/max_age_s", seconds, least, most, faults)
+}
+
+/// One deadline over a request, in milliseconds.
+pub(super) fn timeout_ms(millis: u32, faults: &mut Faults) -> Option<u32> {
+    let in_ms = |span: std::time::Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    within(
+        "/timeout_ms",
+        millis,
+        in_ms(limits::TIMEOUT_MIN),
+        in_ms(limits::TIMEOUT_MAX),
+        faults,
+    )
+}
+
+fn within(pointer: &str, value: u32, least: u64, most: u64, faults: &mut Faults) -> Option<u32> {
+    if (least..=most).contains(&u64::from(value)) {
+        return Some(value);
+    }
+    faults.add(
+        pointer,
+        Problem::FieldInvalid,
+        format!("must be from {least} to {most}"),
+    );
+    None
+}
+
+/// Statuses that end a delivery at once: in order, each once.
+pub(super) fn fatal_statuses(mut statuses: Vec<u16>, faults: &mut Faults) -> Option<Vec<u16>> {
+    for (at, status) in statuses.iter().enumerate() {
+        if !may_be_fatal(*status) {
+            let detail = "400 to 599 without 408, 410 and 429, which have a meaning of their own";
+            faults.add(
+                format!("/fatal_statuses/{at}"),
+                Problem::FieldInvalid,
+                detail,
+            );
+            return None;
+        }
+    }
+    statuses.sort_unstable();
+    statuses.dedup();
+    Some(statuses)
+}
+
+/// The schemes that were asked for, if any were.
+pub(super) fn signing(request: SigningRequest, faults: &mut Faults) -> Option<Vec<SigningScheme>> {
+    if request
+        .header_prefix
+        .is_some_and(|prefix| prefix != HEADER_PREFIX)
+    {
+        faults.add(
+            "/signing/header_prefix",
+            Problem::FieldInvalid,
+            format!("must be {HEADER_PREFIX}"),
+        );
+    }
+    let mut schemes = request.schemes?;
+    let given = schemes.len();
+    schemes.sort_unstable();
+    schemes.dedup();
+    if schemes.is_empty() || schemes.len() != given {
+        faults.add(
+            "/signing/schemes",
+            Problem::FieldInvalid,
+            "v1, v1a, or both, each once",
+        );
+    }
+    Some(schemes)
+}
+
+/// A secret that was given, for one of the schemes.
+pub(super) fn secret(
+    text: &str,
+    schemes: &[SigningScheme],
+    faults: &mut Faults,
+) -> Option<SigningSecret> {
+    let secret = faults.keep(
+        "/secret",
+        Problem::SecretInvalid,
+        SigningSecret::parse(text),
+    )?;
+    if schemes
+        .iter()
+        .any(|scheme| scheme.as_str() == secret.kind())
+    {
+        return Some(secret);
+    }
+    let detail = format!(
+        "the secret is for {}, which is not among the signing schemes",
+        secret.kind()
+    );
+    faults.add("/secret", Problem::SecretInvalid, detail);
+    None
+}
+
+#[cfg(test)]
+mod tests;

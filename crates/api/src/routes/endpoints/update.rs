@@ -1,0 +1,219 @@
+//! PATCH /v1/endpoints/{id}: an endpoint is changed by a merge patch (RFC 7396).
+
+use axum::extract::State;
+use posthorn_domain::address::EgressPolicy;
+use posthorn_domain::endpoint::{EndpointState, KeepResponses, SigningScheme};
+use posthorn_domain::retry::RetryPolicy;
+use posthorn_store::configure::{self, EndpointPatch, HeaderChanges, Patch};
+use posthorn_store::read::EndpointRef;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::create::TIMEOUT_DEFAULT_MS;
+use super::fields::{self, SigningRequest};
+use super::{EndpointWithSecret, policy};
+use crate::authenticate::Caller;
+use crate::body::Json;
+use crate::faults::Faults;
+use crate::problem::Failure;
+use crate::query::NoQuery;
+use crate::state::ApiState;
+use crate::wire::{Change, Id, Pairs, present};
+
+/// Changes of an endpoint. What is absent stays; null clears, which brings the default back.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"description": "orders", "headers": {"x-api-key": "k-123", "x-old": null}}))]
+pub(in crate::routes) struct UpdateEndpoint {
+    /// Where requests go.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false, max_length = 2048)]
+    url: Option<String>,
+    /// The tenant's own name for it.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, max_length = 128)]
+    uid: Change<String>,
+    /// A person's words about it.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, max_length = 500)]
+    description: Change<String>,
+    /// Patterns of the types that it listens to, all of them.
+    #[serde(default)]
+    #[schema(value_type = Option<Vec<String>>, min_items = 1, max_items = 100)]
+    event_types: Change<Vec<String>>,
+    /// Headers to set, or with null to remove. Those that are not named stay.
+    #[serde(default)]
+    #[schema(value_type = Option<std::collections::HashMap<String, Option<String>>>)]
+    headers: Change<Pairs<Option<String>>>,
+    /// The policy, whole.
+    #[serde(default)]
+    #[schema(value_type = Option<policy::RetryPolicy>)]
+    retry_policy: Change<RetryPolicy>,
+    /// Every delivery's end, in seconds from accept; null: what the policy says.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, minimum = 60, maximum = 2_592_000)]
+    max_age_s: Change<u32>,
+    /// One deadline over connecting, headers and body.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, minimum = 1000, maximum = 30_000)]
+    timeout_ms: Change<u32>,
+    /// Statuses that end a delivery at once, all of them.
+    #[serde(default)]
+    #[schema(value_type = Option<Vec<u16>>)]
+    fatal_statuses: Change<Vec<u16>>,
+    /// How requests are signed. A scheme that comes gets a fresh secret, one that goes stops signing at once.
+    #[serde(default)]
+    #[schema(value_type = Option<SigningRequest>)]
+    signing: Change<SigningRequest>,
+    /// Which answers are kept with their attempts.
+    #[serde(default)]
+    #[schema(value_type = Option<KeepWord>)]
+    keep_responses: Change<KeepResponses>,
+    /// Pairs to set, or with null to remove. Those that are not named stay.
+    #[serde(default)]
+    #[schema(value_type = Option<std::collections::HashMap<String, Option<String>>>)]
+    metadata: Change<Pairs<Option<String>>>,
+    /// `enabled`, `paused` (matched, deliveries wait) or `disabled` (not matched).
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<StateWord>, nullable = false)]
+    state: Option<EndpointState>,
+    /// Why, in a person's words.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, max_length = 500)]
+    state_reason: Change<String>,
+}
+
+/// Which answers are kept with their attempts.
+#[derive(Debug, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = KeepResponses)]
+#[expect(
+    dead_code,
+    reason = "describes the JSON of posthorn_domain::endpoint::KeepResponses"
+)]
+pub(super) enum KeepWord {
+    /// Those of failed attempts.
+    Failures,
+    /// All.
+    All,
+    /// None.
+    None,
+}
+
+/// What people set.
+#[derive(Debug, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = EndpointState)]
+#[expect(
+    dead_code,
+    reason = "describes the JSON of posthorn_domain::endpoint::EndpointState"
+)]
+pub(super) enum StateWord {
+    /// Matched and sent to.
+    Enabled,
+    /// Matched; deliveries wait.
+    Paused,
+    /// Not matched; what waits is kept until its end.
+    Disabled,
+}
+
+/// Change an endpoint.
+///
+/// A JSON merge patch: objects merge, null clears, arrays and `retry_policy` are replaced whole. In force for every
+/// event that is submitted after the answer; sending to an endpoint that is no longer enabled stops within a second.
+#[utoipa::path(
+    patch,
+    path = "/v1/endpoints/{id}",
+    operation_id = "update_endpoint",
+    tag = "endpoints",
+    params(("id" = String, Path, description = "The endpoint's id, or `uid:` and the tenant's own name for it.")),
+    request_body(content = UpdateEndpoint, content_type = "application/json"),
+    responses((status = 200, description = "The endpoint, with secrets that were made for it now.", body = EndpointWithSecret))
+)]
+pub(super) async fn update_endpoint(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Id(which): Id<EndpointRef>,
+    _: NoQuery,
+    Json(request): Json<UpdateEndpoint>,
+) -> Result<axum::Json<EndpointWithSecret>, Failure> {
+    let patch = request.checked(state.egress())?;
+    let patched = configure::patch_endpoint(
+        state.database(),
+        caller.tenant(),
+        &which,
+        patch,
+        &state.sealer(),
+    )
+    .await?;
+    state.catch_up().await;
+    Ok(axum::Json(EndpointWithSecret::new(
+        patched.endpoint,
+        &patched.secrets,
+    )))
+}
+
+impl UpdateEndpoint {
+    /// The change, or everything that is wrong with the request.
+    fn checked(self, egress: &EgressPolicy) -> Result<EndpointPatch, Failure> {
+        let mut faults = Faults::default();
+        let patch = EndpointPatch {
+            uid: patch(self.uid, |uid| fields::uid(uid, &mut faults)),
+            url: self
+                .url
+                .and_then(|text| fields::url(&text, egress, &mut faults)),
+            description: self
+                .description
+                .or(String::new)
+                .and_then(|text| fields::words("/description", text, &mut faults)),
+            event_types: self
+                .event_types
+                .or(everything)
+                .and_then(|texts| fields::event_types(&texts, &mut faults)),
+            headers: match self.headers {
+                Change::Absent => None,
+                Change::Null => Some(HeaderChanges::Clear),
+                Change::Value(Pairs(changes)) => Some(HeaderChanges::Merge(changes)),
+            },
+            retry_policy: self.retry_policy.or(RetryPolicy::default),
+            max_age_s: patch(self.max_age_s, |seconds| {
+                fields::max_age_s(seconds, &mut faults)
+            }),
+            timeout_ms: self
+                .timeout_ms
+                .or(|| TIMEOUT_DEFAULT_MS)
+                .and_then(|millis| fields::timeout_ms(millis, &mut faults)),
+            fatal_statuses: self
+                .fatal_statuses
+                .or(Vec::new)
+                .and_then(|statuses| fields::fatal_statuses(statuses, &mut faults)),
+            signing_schemes: match self.signing {
+                Change::Absent => None,
+                Change::Null => Some(vec![SigningScheme::V1]),
+                Change::Value(signing) => fields::signing(signing, &mut faults),
+            },
+            keep_responses: self.keep_responses.or(|| KeepResponses::Failures),
+            metadata: patch(self.metadata, |Pairs(changes)| Some(changes)),
+            state: self.state,
+            state_reason: patch(self.state_reason, |text| {
+                fields::words("/state_reason", text, &mut faults)
+            }),
+        };
+        faults.finish()?;
+        Ok(patch)
+    }
+}
+
+/// The default of `event_types`.
+pub(super) fn everything() -> Vec<String> {
+    vec!["**".to_owned()]
+}
+
+/// A value that may be cleared. What fails its check stays, and is a fault.
+fn patch<T, U>(change: Change<T>, check: impl FnOnce(T) -> Option<U>) -> Patch<U> {
+    match change {
+        Change::Absent => Patch::Keep,
+        Change::Null => Patch::Clear,
+        Change::Value(value) => check(value).map_or(Patch::Keep, Patch::Set),
+    }
+}
