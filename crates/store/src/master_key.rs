@@ -1,0 +1,97 @@
+//! Whether the master keys that the program was given are those that sealed this database.
+//!
+//! The first time a key seals here, a known text sealed by it is kept beside. A wrong ring is so found at
+//! start, with a clear word, and not at the first delivery. It proves the ring, and protects nothing.
+
+use posthorn_domain::seal::{KeyRing, SealError};
+
+use crate::migrate::{Login, MigrateError};
+
+/// What is sealed: nothing secret.
+const KNOWN_TEXT: &[u8] = b"posthorn master key probe";
+
+/// Bound to the sealed text, so that it opens as nothing else.
+const BOUND_TO: &[u8] = b"posthorn/master-key-probe";
+
+/// Why a ring is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum MasterKeyError {
+    /// The database could not be asked.
+    #[error(transparent)]
+    Database(#[from] MigrateError),
+    /// Something here was sealed by a key that the ring lacks.
+    #[error(
+        "secrets in this database are sealed with the master key `{key_id}`, which POSTHORN_MASTER_KEYS (or the key file) \
+         does not hold. Nothing was changed; start again with the keys that were in use before"
+    )]
+    Missing {
+        /// The key's id.
+        key_id: String,
+    },
+    /// The ring has another key under the same id.
+    #[error(
+        "the master key `{key_id}` is not the one that sealed the secrets in this database. \
+         Nothing was changed; start again with the keys that were in use before"
+    )]
+    Wrong {
+        /// The key's id.
+        key_id: String,
+    },
+    /// The known text could not be sealed.
+    #[error(transparent)]
+    Seal(#[from] SealError),
+}
+
+impl From<sqlx::Error> for MasterKeyError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Database(error.into())
+    }
+}
+
+/// The ids of the keys that sealed something here.
+///
+/// # Errors
+/// When the database cannot be asked.
+pub async fn known(login: &Login) -> Result<Vec<String>, MasterKeyError> {
+    let mut connection = login.connect_as_system().await?;
+    let ids = sqlx::query_scalar!("SELECT key_id FROM master_key_probe ORDER BY key_id")
+        .fetch_all(&mut connection)
+        .await?;
+    Ok(ids)
+}
+
+/// Opens what each known key sealed; remembers the ring's first key when it is new here. `nonce` must be
+/// fresh random bytes.
+///
+/// # Errors
+/// When a key is missing from the ring or is another than the one that sealed.
+pub async fn probe(login: &Login, ring: &KeyRing, nonce: [u8; 12]) -> Result<(), MasterKeyError> {
+    let mut connection = login.connect_as_system().await?;
+    let rows = sqlx::query!("SELECT key_id, sealed FROM master_key_probe ORDER BY key_id")
+        .fetch_all(&mut connection)
+        .await?;
+    for row in rows {
+        opens(ring, &row.key_id, &row.sealed)?;
+    }
+    let sealed = ring.seal(KNOWN_TEXT, BOUND_TO, nonce)?;
+    sqlx::query!(
+        "INSERT INTO master_key_probe (key_id, sealed) VALUES ($1, $2) ON CONFLICT (key_id) DO NOTHING",
+        sealed.key_id,
+        sealed.bytes,
+    )
+    .execute(&mut connection)
+    .await?;
+    Ok(())
+}
+
+fn opens(ring: &KeyRing, key_id: &str, sealed: &[u8]) -> Result<(), MasterKeyError> {
+    match ring.open(key_id, sealed, BOUND_TO) {
+        Ok(_) => Ok(()),
+        Err(SealError::UnknownKey(_)) => Err(MasterKeyError::Missing {
+            key_id: key_id.to_owned(),
+        }),
+        Err(_) => Err(MasterKeyError::Wrong {
+            key_id: key_id.to_owned(),
+        }),
+    }
+}
