@@ -1,0 +1,148 @@
+//! The wiring of one node: which part gets what, and in which order they go.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use axum::Router;
+use posthorn_api::{ApiParts, ApiState};
+use posthorn_domain::address::EgressPolicy;
+use posthorn_domain::limits;
+use posthorn_domain::seal::KeyRing;
+use posthorn_egress::{Egress, EgressOptions};
+use posthorn_store::accept::Acceptor;
+use posthorn_store::clock::Clock;
+use posthorn_store::configuration::ConfigCache;
+use posthorn_store::database::{Database, DatabaseOptions};
+use posthorn_store::due::DueHint;
+use posthorn_store::entropy::Entropy;
+use posthorn_store::stream::StreamKeeper;
+use posthorn_worker::{Worker, WorkerParts};
+use tokio::sync::mpsc;
+
+use crate::settings::{PublicUrl, Role};
+
+/// Everything that the parts are made from.
+pub(crate) struct Parts {
+    /// How the pools connect.
+    pub(crate) database: DatabaseOptions,
+    /// Opens and seals secrets.
+    pub(crate) ring: KeyRing,
+    /// Time.
+    pub(crate) clock: Clock,
+    /// Randomness.
+    pub(crate) entropy: Entropy,
+    /// What may be reached, without our own listeners.
+    pub(crate) egress: EgressPolicy,
+    /// The origin that browsers may call from.
+    pub(crate) public_url: PublicUrl,
+    /// What this node does.
+    pub(crate) roles: BTreeSet<Role>,
+}
+
+/// The running parts of a node.
+pub(crate) struct Engine {
+    router: Router,
+    database: Database,
+    acceptor: Acceptor,
+    worker: Worker,
+}
+
+impl Engine {
+    /// Opens the stream, starts the worker, and makes the API and the console as the roles say.
+    ///
+    /// # Errors
+    /// When a part does not start.
+    pub(crate) async fn start(parts: Parts) -> anyhow::Result<Self> {
+        let Parts {
+            database,
+            ring,
+            clock,
+            entropy,
+            egress,
+            public_url,
+            roles,
+        } = parts;
+        if !roles.contains(&Role::Worker) {
+            bail!(
+                "a node without the role worker cannot hand its events over yet: add worker to the roles"
+            );
+        }
+        let database = Database::new(database);
+        let ring = Arc::new(ring);
+        let cache = ConfigCache::new(database.clone(), Arc::clone(&ring));
+        let name = format!("{}:{}", std::process::id(), public_url.origin());
+        let keeper = Arc::new(StreamKeeper::new(
+            database.clone(),
+            cache.clone(),
+            clock.clone(),
+            entropy,
+            name,
+        ));
+        keeper
+            .reopen(None)
+            .await
+            .context("no stream could be opened")?;
+        let due = DueHint::default();
+        let (fresh_in, fresh) = mpsc::channel(limits::FRESH_EVENTS);
+        let (acceptor, batcher) = Acceptor::new(
+            database.clone(),
+            cache.clone(),
+            Arc::clone(&keeper),
+            clock.clone(),
+            fresh_in,
+        );
+        let worker = Worker::start(WorkerParts {
+            database: database.clone(),
+            cache: cache.clone(),
+            keeper,
+            clock: clock.clone(),
+            entropy,
+            egress: Egress::new(egress.clone(), &EgressOptions::default())?,
+            hint: due.clone(),
+            batcher,
+            fresh,
+        });
+        let api = ApiParts {
+            database: database.clone(),
+            cache,
+            acceptor: acceptor.clone(),
+            egress: Arc::new(egress),
+            ring,
+            clock,
+            entropy,
+            due,
+            public_url: public_url.origin().to_owned(),
+        };
+        Ok(Self {
+            router: router(&roles, api),
+            database,
+            acceptor,
+            worker,
+        })
+    }
+
+    /// What the listener serves.
+    pub(crate) fn router(&self) -> Router {
+        self.router.clone()
+    }
+
+    /// Hands over what waits, lets go of the stream, closes the pools. Requests must have ended.
+    pub(crate) async fn shutdown(self) {
+        self.acceptor.stop();
+        self.worker.shutdown().await;
+        self.database.close().await;
+    }
+}
+
+/// The pages of this node's roles.
+fn router(roles: &BTreeSet<Role>, api: ApiParts) -> Router {
+    let mut router = Router::new();
+    if roles.contains(&Role::Console) {
+        router = router.merge(posthorn_console::router());
+    }
+    if roles.contains(&Role::Api) {
+        router = router.merge(posthorn_api::router(ApiState::new(api)));
+    }
+    router
+}

@@ -1,0 +1,126 @@
+//! `posthorn key create|revoke`: a tenant's API keys.
+
+use clap::Subcommand;
+use posthorn_domain::api_key;
+use posthorn_domain::id::{KeyId, TenantId};
+use posthorn_domain::limits;
+use posthorn_domain::scope::Scope;
+use posthorn_store::configure::{self, NewKey, Revoked};
+use posthorn_store::entropy::Entropy;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::json;
+
+use super::session::Session;
+use super::{CommonFlags, DatabaseFlags, session};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Verb {
+    /// Make an API key and print it. It is shown this once and stored as a hash.
+    Create {
+        /// Whose key it is.
+        #[arg(long, value_name = "ID")]
+        tenant: TenantId,
+        /// For people.
+        #[arg(long, default_value = "")]
+        name: String,
+        /// What it may do, such as events:write,events:read [default: everything but admin].
+        #[arg(long, value_name = "LIST", value_delimiter = ',')]
+        scopes: Vec<Scope>,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+    /// Revoke an API key, for ever. Every node refuses it within a second.
+    Revoke {
+        /// The key's id, as `key create` printed it.
+        id: KeyId,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+}
+
+pub(super) async fn run(common: &CommonFlags, verb: Verb) -> anyhow::Result<()> {
+    match verb {
+        Verb::Create {
+            tenant,
+            name,
+            scopes,
+            database,
+        } => {
+            let length = name.chars().count();
+            anyhow::ensure!(
+                length <= limits::NAME_CHARS,
+                "a name has at most {} characters",
+                limits::NAME_CHARS
+            );
+            let made = session::with(common, &database, async |session| {
+                create(session, tenant, name, scopes).await
+            });
+            let (id, text) = made.await?;
+            let text = text.expose_secret();
+            common
+                .output
+                .print(&format!("{id}\n{text}"), &json!({ "id": id, "key": text }))?;
+        }
+        Verb::Revoke { id, database } => {
+            let revoked = session::with(common, &database, async |session| {
+                Ok(configure::revoke_key(&session.database, id).await?)
+            });
+            let said = match revoked.await? {
+                Revoked::Now(_) => "revoked",
+                Revoked::Before => "it was revoked before",
+                Revoked::Unknown => anyhow::bail!("there is no key {id}"),
+            };
+            common
+                .output
+                .print(said, &json!({ "id": id, "revoked": true }))?;
+        }
+    }
+    Ok(())
+}
+
+async fn create(
+    session: &Session,
+    tenant: TenantId,
+    name: String,
+    scopes: Vec<Scope>,
+) -> anyhow::Result<(KeyId, SecretString)> {
+    let tenants = configure::tenants(&session.database).await?;
+    let found = tenants.iter().find(|one| one.id == tenant);
+    let found = found.ok_or_else(|| anyhow::anyhow!("there is no tenant {tenant}"))?;
+    let text = api_key::mint(found.environment, Entropy.bytes());
+    let key = NewKey {
+        id: KeyId::mint(session.clock.now(), Entropy.bytes()),
+        tenant,
+        name,
+        prefix: api_key::display_prefix(text.expose_secret()),
+        hash: api_key::check(text.expose_secret())?,
+        scopes: if scopes.is_empty() {
+            everything_but_admin()
+        } else {
+            scopes
+        },
+        expires_at: None,
+    };
+    configure::create_key(&session.database, &key).await?;
+    Ok((key.id, text))
+}
+
+fn everything_but_admin() -> Vec<Scope> {
+    Scope::ALL
+        .iter()
+        .copied()
+        .filter(|scope| *scope != Scope::Admin)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_every_scope_but_admin_unless_told_otherwise() {
+        let scopes = everything_but_admin();
+        assert_eq!(scopes.len(), Scope::ALL.len() - 1);
+        assert!(!scopes.contains(&Scope::Admin));
+    }
+}

@@ -1,0 +1,325 @@
+//! What settings are read as, and what is refused.
+
+use std::path::PathBuf;
+
+use secrecy::ExposeSecret as _;
+
+use super::environment::Environment;
+use super::*;
+
+/// A managed database, so that a case need only say what it is about.
+const BASE: [(&str, &str); 1] = [("POSTHORN_DATA_DIR", "/srv/posthorn")];
+
+fn environment(variables: &[(&str, &str)]) -> Environment {
+    Environment::of(
+        variables
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), *value)),
+    )
+}
+
+fn read(variables: &[(&str, &str)]) -> Result<Settings, SettingsError> {
+    Settings::read(&Flags::default(), &environment(variables))
+}
+
+fn read_with_base(variables: &[(&str, &str)]) -> Result<Settings, SettingsError> {
+    let all: Vec<(&str, &str)> = BASE.iter().chain(variables).copied().collect();
+    read(&all)
+}
+
+/// The one problem that these variables have.
+fn problem(variables: &[(&str, &str)]) -> String {
+    let mut problems = read(variables).err().expect("a problem").problems;
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    problems.remove(0).to_string()
+}
+
+/// A file of settings that is removed with the value.
+struct File(PathBuf);
+
+impl File {
+    fn of(name: &str, text: &str) -> Self {
+        let path =
+            std::env::temp_dir().join(format!("posthorn-settings-{}-{name}", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn without_settings_the_server_is_on_loopback_and_does_everything() {
+    let settings = read_with_base(&[]).unwrap();
+    assert_eq!(settings.listen.to_string(), "127.0.0.1:8400");
+    assert_eq!(settings.roles, Role::ALL.into());
+    assert_eq!(settings.migrate, Migrate::On);
+    assert!(settings.public_url.is_none());
+}
+
+#[test]
+fn the_environment_wins_over_the_file_and_flags_win_over_both() {
+    let file = File::of(
+        "layers",
+        "listen = '127.0.0.1:1'\nlog = 'warn'\nroles = ['api']\ndata_dir = '/srv/a'\n",
+    );
+    let variables = [
+        ("POSTHORN_CONFIG", file.path()),
+        ("POSTHORN_LISTEN", "127.0.0.1:2"),
+        ("POSTHORN_LOG", "error"),
+    ];
+    let flags = Flags {
+        listen: Some("127.0.0.1:3".to_owned()),
+        ..Flags::default()
+    };
+    let settings = Settings::read(&flags, &environment(&variables)).unwrap();
+    assert_eq!(settings.listen.to_string(), "127.0.0.1:3");
+    assert_eq!(settings.log.filter, "error");
+    assert_eq!(settings.roles, [Role::Api].into());
+}
+
+#[test]
+fn port_alone_means_every_address() {
+    let settings = read_with_base(&[
+        ("PORT", "9000"),
+        ("POSTHORN_PUBLIC_URL", "https://hooks.example.com"),
+    ])
+    .unwrap();
+    assert_eq!(settings.listen.to_string(), "0.0.0.0:9000");
+}
+
+#[test]
+fn an_empty_variable_is_not_given() {
+    assert!(read_with_base(&[("DATABASE_URL", ""), ("POSTHORN_PUBLIC_URL", "")]).is_ok());
+}
+
+#[test]
+fn contradictions_name_both() {
+    for (variables, names) in [
+        (
+            vec![
+                ("DATABASE_URL", "postgres://a@b/c"),
+                ("POSTHORN_DATA_DIR", "/d"),
+            ],
+            ["DATABASE_URL", "POSTHORN_DATA_DIR"],
+        ),
+        (
+            vec![
+                ("DATABASE_URL", "postgres://a@b/c"),
+                ("POSTHORN_MANAGED", "on"),
+            ],
+            ["DATABASE_URL", "POSTHORN_MANAGED"],
+        ),
+        (
+            vec![
+                ("POSTHORN_DATA_DIR", "/d"),
+                ("PORT", "1"),
+                ("POSTHORN_LISTEN", "127.0.0.1:2"),
+            ],
+            ["PORT", "POSTHORN_LISTEN"],
+        ),
+        (
+            vec![
+                ("DATABASE_URL", "postgres://a@b/c"),
+                ("POSTHORN_DATABASE_URL", "postgres://a@b/d"),
+            ],
+            ["DATABASE_URL", "POSTHORN_DATABASE_URL"],
+        ),
+        (
+            vec![("POSTHORN_DATA_DIR", "/d"), ("POSTHORN_MANAGED", "off")],
+            ["POSTHORN_DATA_DIR", "managed"],
+        ),
+        (
+            vec![
+                ("POSTHORN_DATA_DIR", "/d"),
+                ("POSTHORN_METRICS_LISTEN", "127.0.0.1:8400"),
+            ],
+            ["POSTHORN_METRICS_LISTEN", "POSTHORN_LISTEN"],
+        ),
+        (
+            vec![
+                ("POSTHORN_DATA_DIR", "/d"),
+                ("POSTHORN_MIGRATE_DATABASE_URL", "postgres://a@b/c"),
+            ],
+            ["POSTHORN_MIGRATE_DATABASE_URL", "DATABASE_URL"],
+        ),
+    ] {
+        let problem = problem(&variables);
+        assert!(
+            names.iter().all(|name| problem.contains(name)),
+            "{names:?} in {problem}"
+        );
+    }
+}
+
+#[test]
+fn without_a_database_both_ways_are_named() {
+    let problem = problem(&[]);
+    assert!(
+        problem.contains("DATABASE_URL") && problem.contains("POSTHORN_DATA_DIR"),
+        "{problem}"
+    );
+}
+
+#[test]
+fn an_unknown_variable_is_refused_by_name() {
+    assert_eq!(
+        problem(&[BASE[0], ("POSTHORN_LISTEM", "127.0.0.1:1")]),
+        "there is no setting POSTHORN_LISTEM"
+    );
+    assert_eq!(
+        problem(&[BASE[0], ("POSTHORN_LISTEN_FILE", "/x")]),
+        "there is no setting POSTHORN_LISTEN_FILE"
+    );
+    assert_eq!(
+        problem(&[BASE[0], ("POSTHORN_log", "warn")]),
+        "there is no setting POSTHORN_log"
+    );
+}
+
+#[test]
+fn an_unknown_key_of_the_file_is_refused_by_name() {
+    let file = File::of("unknown", "data_dir = '/srv/a'\nlissten = 'x'\n");
+    let problem = problem(&[("POSTHORN_CONFIG", file.path())]);
+    assert!(
+        problem.contains("`lissten`") && problem.contains(file.path()),
+        "{problem}"
+    );
+}
+
+#[test]
+fn a_file_that_does_not_parse_is_named_with_its_line_and_without_its_text() {
+    let file = File::of("broken", "data_dir = '/srv/a'\nmaster_keys = 'k1:hunter2\n");
+    let problem = read(&[BASE[0], ("POSTHORN_CONFIG", file.path())])
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(
+        problem.contains("line 2") && !problem.contains("hunter2"),
+        "{problem}"
+    );
+}
+
+#[test]
+fn every_problem_is_told_at_once() {
+    let error = read_with_base(&[
+        ("POSTHORN_LOG_FORMAT", "xml"),
+        ("POSTHORN_MIGRATE", "maybe"),
+    ])
+    .err()
+    .unwrap();
+    assert_eq!(error.problems.len(), 2, "{error}");
+}
+
+#[test]
+fn a_listener_beyond_loopback_needs_a_public_url() {
+    let problem = problem(&[BASE[0], ("POSTHORN_LISTEN", "0.0.0.0:8400")]);
+    assert!(
+        problem.contains("POSTHORN_LISTEN") && problem.contains("POSTHORN_PUBLIC_URL"),
+        "{problem}"
+    );
+}
+
+#[test]
+fn a_public_url_is_an_https_origin_or_on_loopback() {
+    for good in [
+        "https://hooks.example.com",
+        "https://hooks.example.com:8443/",
+        "http://127.0.0.1:8400",
+        "http://localhost:1",
+    ] {
+        assert!(
+            read_with_base(&[("POSTHORN_PUBLIC_URL", good)]).is_ok(),
+            "{good}"
+        );
+    }
+    for bad in [
+        "http://hooks.example.com",
+        "https://a.b/path",
+        "https://u:p@a.b",
+        "ftp://a.b",
+        "a.b",
+        "https://a.b/?q",
+    ] {
+        assert!(
+            problem(&[BASE[0], ("POSTHORN_PUBLIC_URL", bad)]).contains("POSTHORN_PUBLIC_URL"),
+            "{bad}"
+        );
+    }
+}
+
+#[test]
+fn a_secret_may_come_from_a_file() {
+    let file = File::of("secret", "postgres://a:b@c/d\n");
+    let settings = read(&[("DATABASE_URL_FILE", file.path())]).unwrap();
+    let DatabaseSettings::Given { url, .. } = settings.database else {
+        panic!("not given")
+    };
+    assert_eq!(url.expose_secret(), "postgres://a:b@c/d");
+}
+
+#[test]
+fn a_secret_is_in_no_problem() {
+    let variables = [
+        ("DATABASE_URL", "postgres://a:hunter2@c/d"),
+        ("POSTHORN_DATABASE_URL", "postgres://a:hunter3@c/d"),
+    ];
+    assert!(!problem(&variables).contains("hunter"));
+}
+
+#[test]
+fn serving_a_given_database_needs_master_keys() {
+    let without = read(&[("DATABASE_URL", "postgres://a@b/c")]).unwrap();
+    assert!(
+        without
+            .ready_to_serve()
+            .err()
+            .unwrap()
+            .to_string()
+            .contains("POSTHORN_MASTER_KEYS")
+    );
+    let with = read(&[
+        ("DATABASE_URL", "postgres://a@b/c"),
+        ("POSTHORN_MASTER_KEYS", "k:x"),
+    ])
+    .unwrap();
+    assert!(with.ready_to_serve().is_ok());
+}
+
+#[test]
+fn a_managed_database_without_a_folder_has_a_default_or_says_that_it_has_none() {
+    let flags = Flags {
+        managed: true,
+        ..Flags::default()
+    };
+    let read = Settings::read(&flags, &environment(&[("HOME", "/home/ada")])).unwrap();
+    let DatabaseSettings::Managed { data_dir, .. } = read.database else {
+        panic!("not managed")
+    };
+    assert!(data_dir.is_absolute());
+}
+
+#[test]
+fn sign_up_is_closed_and_nothing_else() {
+    assert!(read_with_base(&[("POSTHORN_SIGNUP", "closed")]).is_ok());
+    assert!(problem(&[BASE[0], ("POSTHORN_SIGNUP", "open")]).contains("not offered"));
+}
+
+#[test]
+fn what_egress_allows_is_parsed_at_start() {
+    assert!(
+        read_with_base(&[("POSTHORN_EGRESS_ALLOW", "10.0.0.0/8:8080, internal.example")]).is_ok()
+    );
+    assert!(
+        problem(&[BASE[0], ("POSTHORN_EGRESS_ALLOW", "10.0.0.0/99")])
+            .contains("POSTHORN_EGRESS_ALLOW")
+    );
+}

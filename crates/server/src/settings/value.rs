@@ -1,0 +1,93 @@
+//! Texts of settings that need more than a `FromStr`.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use ipnet::IpNet;
+use url::{Host, Url};
+
+/// The address under which people and programs reach the server: an origin, without a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PublicUrl {
+    origin: String,
+}
+
+impl PublicUrl {
+    /// `https://host`, or `http://` on loopback.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let url = Url::parse(text).map_err(|error| format!("is not a URL: {error}"))?;
+        let bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
+        if !bare || !url.username().is_empty() || url.password().is_some() {
+            return Err(
+                "must be scheme, host and port alone, such as https://hooks.example.com".to_owned(),
+            );
+        }
+        match url.scheme() {
+            "https" => {}
+            "http" if is_loopback(&url) => {}
+            "http" => {
+                return Err("must begin with https:// (http is for loopback alone)".to_owned());
+            }
+            _ => return Err("must begin with https://".to_owned()),
+        }
+        Ok(Self {
+            origin: url.origin().ascii_serialization(),
+        })
+    }
+
+    /// What a listener on loopback is reached by.
+    pub(crate) fn of_loopback(listen: SocketAddr) -> Self {
+        Self {
+            origin: format!("http://{listen}"),
+        }
+    }
+
+    /// `https://host[:port]`, as a browser sends it in `Origin`.
+    pub(crate) fn origin(&self) -> &str {
+        &self.origin
+    }
+}
+
+impl fmt::Display for PublicUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.origin)
+    }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    }
+}
+
+/// A list of networks or single addresses, separated by commas.
+pub(super) fn networks(text: &str) -> Result<Vec<IpNet>, String> {
+    items(text)
+        .map(|item| network(item).ok_or_else(|| format!("`{item}` is not an address or a network")))
+        .collect()
+}
+
+fn network(item: &str) -> Option<IpNet> {
+    item.parse()
+        .ok()
+        .or_else(|| item.parse::<IpAddr>().ok().map(IpNet::from))
+}
+
+/// The items of a comma list, without blanks around them and without empty ones.
+pub(super) fn items(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',')
+        .map(str::trim)
+        .filter(|item| !item.is_empty())
+}
+
+/// `on` or `off`.
+pub(super) fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("must be on or off".to_owned()),
+    }
+}
