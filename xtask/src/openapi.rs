@@ -34,5 +34,6 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
 }
 
 fn told(workspace: &Workspace) -> Result<String> {
-    capture(Command::new(workspace.program("debug", "posthorn")).arg("openapi"))
+    let text = capture(Command::new(workspace.program("debug", "posthorn")).arg("openapi"))?;
+    Ok(format!("{}\n", text.trim_end()))
 }
