@@ -189,7 +189,7 @@ fn log(failure: &Failure, id: &str) {
     let code = failure.problem.code();
     match &failure.cause {
         Some(cause) if failure.problem == Problem::Internal => {
-            tracing::error!(request_id = id, code, cause, "request failed")
+            tracing::error!(request_id = id, code, cause, "request failed");
         }
         Some(cause) => tracing::warn!(request_id = id, code, cause, "request refused"),
         None => tracing::debug!(request_id = id, code, "request refused"),

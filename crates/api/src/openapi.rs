@@ -4,6 +4,9 @@
 //! operations, so neither can be forgotten beside a handler. The rest mends what the generator leaves so that
 //! client generators stumble over nothing.
 
+mod example;
+mod mend;
+
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 use utoipa::openapi::ServerBuilder;
@@ -63,7 +66,8 @@ pub(crate) fn document() -> Value {
     for operation in OPERATIONS {
         complete(&mut document, operation);
     }
-    mend(&mut document);
+    mend::schemas(&mut document);
+    add_examples(&mut document);
     document
 }
 
@@ -128,56 +132,43 @@ fn header(description: &str) -> Value {
     json!({ "description": description, "required": true, "schema": { "type": "string" } })
 }
 
-/// Mends what generators of clients stumble over, everywhere in the document.
-fn mend(value: &mut Value) {
-    match value {
-        Value::Array(items) => items.iter_mut().for_each(mend),
-        Value::Object(object) => {
-            object.values_mut().for_each(mend);
-            name_kinds(object);
-            forbid_more(object);
-            simplify_null(object);
+/// Gives every answer with a JSON body an example.
+fn add_examples(document: &mut Value) {
+    let whole = document.clone();
+    let paths = document
+        .pointer_mut("/paths")
+        .and_then(Value::as_object_mut);
+    for operation in paths
+        .into_iter()
+        .flatten()
+        .flat_map(|(_, item)| members(item))
+    {
+        let responses = operation
+            .get_mut("responses")
+            .map(members)
+            .unwrap_or_default();
+        for content in responses
+            .into_iter()
+            .filter_map(|response| response.get_mut("content"))
+        {
+            if let Some(json) = content
+                .get_mut("application/json")
+                .and_then(Value::as_object_mut)
+                && let Some(schema) = json.get("schema")
+            {
+                let example = example::sample(&whole, schema, "");
+                json.insert("example".to_owned(), example);
+            }
         }
-        _ => {}
     }
 }
 
-/// A union whose members all fix a property `kind` gets that property as its discriminator.
-fn name_kinds(object: &mut Map<String, Value>) {
-    let Some(members) = object.get("oneOf").and_then(Value::as_array) else {
-        return;
-    };
-    let kinded = |member: &Value| member.pointer("/properties/kind/enum/0").is_some();
-    if !members.is_empty() && members.iter().all(kinded) {
-        object.insert(
-            "discriminator".to_owned(),
-            json!({ "propertyName": "kind" }),
-        );
-    }
-}
-
-/// `additionalProperties: false` beside `allOf` forbids what the other part allows; it goes.
-fn forbid_more(object: &mut Map<String, Value>) {
-    if object.contains_key("allOf") {
-        object.remove("additionalProperties");
-    }
-}
-
-/// `oneOf` of null and one other schema is how the generator says nullable; `anyOf` is the same to a reader, and
-/// does not ask that exactly one match.
-fn simplify_null(object: &mut Map<String, Value>) {
-    let nullable = object
-        .get("oneOf")
-        .and_then(Value::as_array)
-        .is_some_and(|members| {
-            members.len() == 2
-                && members
-                    .iter()
-                    .any(|member| member.get("type") == Some(&Value::from("null")))
-        });
-    if nullable && let Some(members) = object.remove("oneOf") {
-        object.insert("anyOf".to_owned(), members);
-    }
+fn members(value: &mut Value) -> Vec<&mut Value> {
+    value
+        .as_object_mut()
+        .into_iter()
+        .flat_map(Map::values_mut)
+        .collect()
 }
 
 #[cfg(test)]

@@ -139,3 +139,93 @@ fn retry_policies_are_told_apart_by_their_kind() {
 fn the_document_is_the_same_each_time() {
     assert_eq!(openapi_json(), openapi_json());
 }
+
+#[test]
+fn every_field_of_an_answer_is_always_there() {
+    let document = document();
+    for name in [
+        "Event",
+        "Delivery",
+        "Endpoint",
+        "DeadLetter",
+        "Cursors",
+        "EventAccepted",
+        "Problem",
+    ] {
+        let schema = &document["components"]["schemas"][name];
+        let fields: BTreeSet<_> = schema["properties"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect();
+        let required: BTreeSet<_> = schema["required"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|field| field.as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(fields, required, "{name}");
+    }
+}
+
+#[test]
+fn every_answer_in_json_has_an_example() {
+    for (method, path, operation) in operations() {
+        for (status, response) in operation["responses"].as_object().unwrap() {
+            if let Some(json) = response["content"].get("application/json") {
+                assert!(json["example"].is_object(), "{method} {path} {status}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_committed_document_is_the_one_that_the_program_serves() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../openapi/openapi.json");
+    let committed = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        committed == openapi_json(),
+        "`cargo xtask openapi` writes openapi/openapi.json anew"
+    );
+}
+
+/// The words in the document are spelled there and in `domain`; neither may lead.
+#[test]
+fn the_words_of_the_document_are_those_of_the_domain() {
+    use posthorn_domain::delivery::{Cause, DeliveryState, ErrorKind, Trigger};
+    use posthorn_domain::endpoint::{EndpointState, KeepResponses};
+    use posthorn_domain::retry::Preset;
+
+    fn words<T: std::fmt::Display>(all: &[T]) -> Value {
+        all.iter()
+            .map(|word| Value::from(word.to_string()))
+            .collect()
+    }
+    let schemas = document()["components"]["schemas"].clone();
+    assert_eq!(schemas["EndpointState"]["enum"], words(EndpointState::ALL));
+    assert_eq!(schemas["KeepResponses"]["enum"], words(KeepResponses::ALL));
+    assert_eq!(schemas["Preset"]["enum"], words(Preset::ALL));
+    let known =
+        |schema: &str, field: &str| schemas[schema]["properties"][field]["x-known-values"].clone();
+    assert_eq!(known("Delivery", "state"), words(DeliveryState::ALL));
+    assert_eq!(known("DeadLetter", "cause"), words(Cause::ALL));
+    assert_eq!(known("AttemptError", "kind"), words(ErrorKind::ALL));
+    assert_eq!(known("AttemptSummary", "trigger"), words(Trigger::ALL));
+}
+
+#[test]
+fn a_policy_of_each_kind_is_described_as_it_is_read() {
+    use posthorn_domain::retry::RetryPolicy;
+
+    let document = document();
+    for kind in ["Preset", "Fixed", "Exponential", "Schedule"] {
+        let schema = &document["components"]["schemas"][format!("RetryPolicy{kind}")];
+        let mut policy = example::sample(&document, schema, "");
+        if kind == "Schedule" {
+            policy["delays_ms"] = json!([1000, 2000]);
+        }
+        let read: RetryPolicy = serde_json::from_value(policy.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&read).unwrap()["kind"], policy["kind"]);
+    }
+}

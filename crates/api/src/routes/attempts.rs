@@ -27,6 +27,9 @@ pub(super) fn router() -> OpenApiRouter<ApiState> {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct AttemptSummary {
     /// Its id.
+    #[schema(
+        example = "att_01kb6x8v2rhd7t4q9m3n5p6s7v01kb6wq3c5e8h2k4n7r9t1v3x5-1-9f2c4e6a8b0d1f35"
+    )]
     id: String,
     /// Its number: attempts of a delivery are numbered for ever.
     n: u32,

@@ -14,7 +14,6 @@ pub(super) enum RetryPolicy {
     /// A policy with a name.
     Preset {
         /// Which one.
-        #[schema(inline)]
         name: Preset,
     },
     /// The same delay each time.
