@@ -202,7 +202,8 @@ async fn remove(database: &Database, due: &Due) -> Result<(), sqlx::Error> {
     Ok(())
 }
 
-/// Parks everything of an endpoint that is due: one statement, however many rows. Answers how many.
+/// Parks everything of an endpoint that is due, but for these events, which are about to be sent: one statement,
+/// however many rows. Answers how many.
 ///
 /// # Errors
 /// When the database does not answer.
@@ -211,13 +212,16 @@ pub async fn park_due(
     tenant: TenantId,
     endpoint: EndpointId,
     why: Why,
+    sending: &[EventId],
 ) -> Result<u64, sqlx::Error> {
+    let sending: Vec<_> = sending.iter().map(|event| event.uuid()).collect();
     let parked = sqlx::query!(
         "UPDATE pending SET due = NULL, why = CASE WHEN why = 'replay' THEN why ELSE $3 END
-         WHERE tenant_id = $1 AND endpoint_id = $2 AND due <= now()",
+         WHERE tenant_id = $1 AND endpoint_id = $2 AND due <= now() AND event_id <> ALL ($4)",
         tenant.uuid(),
         endpoint.uuid(),
         why.as_str(),
+        &sending,
     )
     .execute(database.system())
     .await?;

@@ -103,17 +103,21 @@ impl DueTimer {
 
     /// Offers what was found. An endpoint with more rows than there is room for has the rest parked.
     async fn offer(&self, due: &[Due]) -> bool {
-        let mut rows: HashMap<_, usize> = HashMap::new();
+        let mut rows: HashMap<_, Vec<_>> = HashMap::new();
         for row in due {
-            *rows.entry((row.key.tenant, row.key.endpoint)).or_default() += 1;
+            rows.entry((row.key.tenant, row.key.endpoint))
+                .or_default()
+                .push(row.key.event);
         }
         let full = self.dispatcher.offer(due);
-        let crowded = rows
-            .into_iter()
-            .filter(|(_, count)| *count > limits::DUE_ROWS_PER_ENDPOINT);
-        for ((tenant, endpoint), _) in crowded {
+        for ((tenant, endpoint), events) in rows {
+            // In the order of the scan, which is the order in which they were queued: these are about to be sent.
+            let Some((taken, [_, ..])) = events.split_at_checked(limits::DUE_ROWS_PER_ENDPOINT)
+            else {
+                continue;
+            };
             if let Err(error) =
-                pending::park_due(&self.database, tenant, endpoint, Why::Capacity).await
+                pending::park_due(&self.database, tenant, endpoint, Why::Capacity, taken).await
             {
                 tracing::warn!(%error, "due deliveries could not be parked");
             }

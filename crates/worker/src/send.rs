@@ -185,7 +185,8 @@ impl Sender {
             Item::Fresh(..) => Some(self.dispatcher.parked(item, why, false).fact),
             Item::Pending(due) => {
                 if let Err(error) =
-                    pending::park_due(&self.database, due.key.tenant, due.key.endpoint, why).await
+                    pending::park_due(&self.database, due.key.tenant, due.key.endpoint, why, &[])
+                        .await
                 {
                     tracing::warn!(%error, "due deliveries could not be parked");
                 }
