@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 /// Durable, and sized so that neither checkpoints nor connections are what is measured.
 const SETTINGS: &[&str] = &[
@@ -137,9 +138,8 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         // An immediate stop: nothing of it is kept. What fails here leaves a folder behind, no more.
-        let _ = Command::new("kill")
-            .args(["-QUIT", &self.server.id().to_string()])
-            .status();
+        let pid = i32::try_from(self.server.id()).ok().and_then(Pid::from_raw);
+        let _ = pid.map(|pid| kill_process(pid, Signal::QUIT));
         let _ = self.server.wait();
         let _ = fs::remove_dir_all(&self.folder);
     }
@@ -156,8 +156,7 @@ fn command(bin: &Path, program: &str, user: Option<&User>, folder: &Path) -> Com
 
 /// The account `postgres` when this runs as root, else none.
 fn unprivileged() -> anyhow::Result<Option<User>> {
-    use std::os::unix::fs::MetadataExt;
-    if fs::metadata("/proc/self")?.uid() != 0 {
+    if !geteuid().is_root() {
         return Ok(None);
     }
     let accounts = fs::read_to_string("/etc/passwd")?;

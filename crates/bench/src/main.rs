@@ -29,14 +29,24 @@ mod sink;
 
 use std::{net::SocketAddr, process::ExitCode};
 
+use anyhow::bail;
 use clap::{Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Measures Posthorn on this machine.
 #[derive(Parser)]
 #[command(version, about)]
 struct Cli {
+    /// Without one: s1.
     #[command(subcommand)]
-    what: What,
+    what: Option<What>,
+}
+
+/// A scenario with what the environment says and nothing else.
+#[derive(Parser)]
+struct Defaults {
+    #[command(flatten)]
+    args: scenario::ScenarioArgs,
 }
 
 #[derive(Subcommand)]
@@ -62,11 +72,35 @@ enum What {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<ExitCode> {
-    match Cli::parse().what {
+    // Dropping the work ends the processes that it has started.
+    tokio::select! {
+        done = work(asked()) => done,
+        stopped = stopped() => stopped.and_then(|()| bail!("stopped by a signal")),
+    }
+}
+
+/// What the command line asks for.
+fn asked() -> What {
+    Cli::parse()
+        .what
+        .unwrap_or_else(|| What::S1(Defaults::parse_from(["posthorn-bench"]).args))
+}
+
+async fn work(what: What) -> anyhow::Result<ExitCode> {
+    match what {
         What::Sink { listen } => sink::run(listen).await.map(|()| ExitCode::SUCCESS),
         What::Load(args) => load::run(args).await.map(|()| ExitCode::SUCCESS),
         What::S1(args) => scenario::run(&scenario::STEADY, &args).await,
         What::S1b(args) => scenario::run(&scenario::ACCEPT_ONLY, &args).await,
         What::S2(args) => scenario::run(&scenario::FAN_OUT, &args).await,
+    }
+}
+
+/// Waits for SIGINT or SIGTERM.
+async fn stopped() -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => Ok(interrupted?),
+        _ = terminate.recv() => Ok(()),
     }
 }
