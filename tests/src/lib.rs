@@ -3,5 +3,12 @@
 //! Guarantees: everything listens on a free port of the loopback, ends when dropped, and waits with a deadline, so that no
 //! test needs to sleep. Does not: know the server under test; the tests themselves are in `tests/it`, one binary.
 
+pub mod database;
+pub mod engine;
+pub mod environment;
 pub mod name_server;
+pub mod proxy;
 pub mod receiver;
+pub mod rows;
+pub mod tenants;
+pub mod wait;

@@ -8,4 +8,14 @@
     reason = "what goes wrong in what the tests share is a failed test too"
 )]
 
+mod engine_accept;
+mod engine_fence;
+mod engine_nodes;
+mod engine_record;
+mod engine_replay;
+mod engine_retry;
+mod engine_scene;
+mod engine_shutdown;
+mod engine_states;
+mod engine_walls;
 mod receiver;

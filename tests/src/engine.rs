@@ -1,0 +1,293 @@
+//! One node's engine inside the test's own process, its loops by the clock left to the test.
+//!
+//! What runs by itself: accept's flushes, dispatch, record, and the renewal of the lease. What a test steps through: the due
+//! timer, the sweep over parked rows, recovery. So a test moves the time in the database and calls a step; nothing sleeps.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    reason = "what goes wrong here is a failed test"
+)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use posthorn_domain::address::EgressPolicy;
+use posthorn_domain::event_type::EventType;
+use posthorn_domain::header::CustomHeaders;
+use posthorn_domain::id::TenantId;
+use posthorn_domain::limits;
+use posthorn_domain::metadata::Metadata;
+use posthorn_egress::{Egress, EgressOptions};
+use posthorn_store::accept::{AcceptError, Accepted, Acceptor, Batcher, FreshEvent, NewEvent};
+use posthorn_store::clock::Clock;
+use posthorn_store::configuration::ConfigCache;
+use posthorn_store::database::Database;
+use posthorn_store::drive::drive;
+use posthorn_store::due::DueHint;
+use posthorn_store::entropy::Entropy;
+use posthorn_store::record::RecordWriter;
+use posthorn_store::stream::StreamKeeper;
+use posthorn_worker::{
+    Dispatcher, DueTimer, Keeping, Parking, Recorder, Recovery, Sender, Shards, WorkerParts,
+};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::tenants::ring;
+use crate::wait::until;
+
+/// How long anything may take on a machine that is busy with other things.
+pub const AMPLE: Duration = Duration::from_secs(30);
+
+/// What of a node runs by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runs {
+    /// Accept, dispatch, record and the lease.
+    All,
+    /// Accept and the lease: what is accepted is never sent.
+    AcceptOnly,
+    /// Accept, dispatch and record: the lease is renewed when a test says so.
+    WithoutLease,
+}
+
+/// A node up to the point where its engine starts.
+pub struct Parts {
+    /// Its connections.
+    pub database: Database,
+    /// Its configuration, loaded when its stream was opened, and after that only when asked.
+    pub cache: ConfigCache,
+    /// Its stream, open.
+    pub keeper: Arc<StreamKeeper>,
+    /// The database's time.
+    pub clock: Clock,
+    /// The caller's side of accept.
+    pub acceptor: Acceptor,
+    batcher: Batcher,
+    fresh: mpsc::Receiver<FreshEvent>,
+}
+
+impl Parts {
+    /// Opens a stream.
+    pub async fn open(database: Database) -> Self {
+        let clock = Clock::start();
+        let cache = ConfigCache::new(database.clone(), ring());
+        let keeper = Arc::new(StreamKeeper::new(
+            database.clone(),
+            cache.clone(),
+            clock.clone(),
+            Entropy,
+            "test".to_owned(),
+        ));
+        keeper.reopen(None).await.unwrap();
+        let (dispatch, fresh) = mpsc::channel(limits::FRESH_EVENTS);
+        let (acceptor, batcher) = Acceptor::new(
+            database.clone(),
+            cache.clone(),
+            Arc::clone(&keeper),
+            clock.clone(),
+            dispatch,
+        );
+        Self {
+            database,
+            cache,
+            keeper,
+            clock,
+            acceptor,
+            batcher,
+            fresh,
+        }
+    }
+
+    /// For the whole engine as the program starts it.
+    #[must_use]
+    pub fn whole(self) -> WorkerParts {
+        WorkerParts {
+            database: self.database,
+            cache: self.cache,
+            keeper: self.keeper,
+            clock: self.clock,
+            entropy: Entropy,
+            egress: egress(),
+            hint: DueHint::default(),
+            batcher: self.batcher,
+            fresh: self.fresh,
+        }
+    }
+}
+
+/// A client that may send to the loopback.
+#[must_use]
+pub fn egress() -> Egress {
+    let policy = EgressPolicy::parse("127.0.0.0/8").unwrap();
+    Egress::new(policy, &EgressOptions::default()).unwrap()
+}
+
+/// A running node.
+pub struct Node {
+    /// Its connections.
+    pub database: Database,
+    /// Its configuration; it is not polled.
+    pub cache: ConfigCache,
+    /// Its stream.
+    pub keeper: Arc<StreamKeeper>,
+    /// The caller's side of accept.
+    pub acceptor: Acceptor,
+    /// Its queues.
+    pub dispatcher: Arc<Dispatcher>,
+    /// The due timer.
+    pub due: DueTimer,
+    /// The sweep over parked rows.
+    pub parking: Parking,
+    /// The lease.
+    pub keeping: Arc<Keeping>,
+    /// Recovery.
+    pub recovery: Recovery,
+    /// What was accepted and is not sent, where nothing dispatches.
+    pub unsent: Option<mpsc::Receiver<FreshEvent>>,
+    /// Ends with this.
+    _tasks: JoinSet<()>,
+}
+
+impl Node {
+    /// A node over these connections.
+    pub async fn start(database: Database, runs: Runs) -> Self {
+        Self::start_from(Parts::open(database).await, runs).await
+    }
+
+    async fn start_from(parts: Parts, runs: Runs) -> Self {
+        let Parts {
+            database,
+            cache,
+            keeper,
+            clock,
+            acceptor,
+            batcher,
+            fresh,
+        } = parts;
+        let dispatcher = Arc::new(Dispatcher::new(
+            clock.clone(),
+            cache.clone(),
+            Arc::clone(&keeper),
+        ));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(batcher.run(CancellationToken::new()));
+        let unsent = if runs == Runs::AcceptOnly {
+            Some(fresh)
+        } else {
+            dispatch(&mut tasks, &database, &cache, &clock, &dispatcher, fresh);
+            None
+        };
+        let shards = Shards::default();
+        let keeping = Arc::new(Keeping::new(
+            database.clone(),
+            Arc::clone(&keeper),
+            clock.clone(),
+            Entropy,
+            shards.clone(),
+        ));
+        // Takes the shards up.
+        keeping.run_once().await;
+        if runs != Runs::WithoutLease {
+            tasks.spawn(renew(clock.clone(), Arc::clone(&keeping)));
+        }
+        Self {
+            due: DueTimer::new(
+                database.clone(),
+                Arc::clone(&dispatcher),
+                shards.clone(),
+                clock,
+            ),
+            parking: Parking::new(
+                database.clone(),
+                cache.clone(),
+                Arc::clone(&dispatcher),
+                shards,
+            ),
+            recovery: Recovery::new(database.clone(), DueHint::default()),
+            database,
+            cache,
+            keeper,
+            acceptor,
+            dispatcher,
+            keeping,
+            unsent,
+            _tasks: tasks,
+        }
+    }
+
+    /// Submits an event of the type `order.paid` with this payload.
+    ///
+    /// # Errors
+    ///
+    /// As the caller is answered.
+    pub async fn submit(
+        &self,
+        tenant: TenantId,
+        payload: impl Into<Bytes>,
+    ) -> Result<Accepted, AcceptError> {
+        self.acceptor.accept(event(tenant, payload)).await
+    }
+
+    /// The same, where it must be accepted.
+    pub async fn accept(&self, tenant: TenantId, payload: impl Into<Bytes>) -> Accepted {
+        self.submit(tenant, payload).await.unwrap()
+    }
+
+    /// Waits until this node holds no delivery: what it sent is on record.
+    pub async fn settled(&self) {
+        until("the node to hold no delivery", AMPLE, || async {
+            (self.dispatcher.load() == (0, 0)).then_some(())
+        })
+        .await;
+    }
+}
+
+/// An event of the type `order.paid`.
+#[must_use]
+pub fn event(tenant: TenantId, payload: impl Into<Bytes>) -> NewEvent {
+    NewEvent {
+        tenant,
+        event_type: EventType::parse("order.paid").unwrap(),
+        content_type: "application/json".to_owned(),
+        payload: payload.into(),
+        occurred_at: None,
+        metadata: Metadata::default(),
+        headers: CustomHeaders::default(),
+    }
+}
+
+fn dispatch(
+    tasks: &mut JoinSet<()>,
+    database: &Database,
+    cache: &ConfigCache,
+    clock: &Clock,
+    dispatcher: &Arc<Dispatcher>,
+    fresh: mpsc::Receiver<FreshEvent>,
+) {
+    let writer = RecordWriter::new(database.clone());
+    let (recorder, recording) = Recorder::new(writer, Arc::clone(dispatcher), clock.clone());
+    let sender = Arc::new(Sender {
+        database: database.clone(),
+        cache: cache.clone(),
+        egress: egress(),
+        clock: clock.clone(),
+        entropy: Entropy,
+        dispatcher: Arc::clone(dispatcher),
+        recorder: recorder.clone(),
+    });
+    let running = Arc::clone(dispatcher);
+    tasks.spawn(recording.run(CancellationToken::new()));
+    tasks.spawn(running.run(sender, recorder, fresh, CancellationToken::new()));
+}
+
+async fn renew(clock: Clock, keeping: Arc<Keeping>) {
+    let stop = CancellationToken::new();
+    drive(&clock, limits::WATERMARK_EVERY, None, &stop, || async {
+        keeping.run_once().await;
+    })
+    .await;
+}

@@ -1,0 +1,223 @@
+//! What lies in the tables, read by a superuser beside the program; and the time, moved where the database keeps it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    reason = "what goes wrong here is a failed test"
+)]
+
+use chrono::{DateTime, TimeDelta, Utc};
+use posthorn_domain::id::{EndpointId, EventId, TenantId};
+use posthorn_store::clock::Clock;
+use posthorn_store::entropy::Entropy;
+use posthorn_store::record::DeliveryKey;
+use sqlx::{FromRow, PgConnection};
+use tokio::sync::Mutex;
+use uuid::Uuid;
+
+use crate::database::TestDatabase;
+
+/// An event as it lies in the log.
+#[derive(Clone, Debug, PartialEq, Eq, FromRow)]
+pub struct EventRow {
+    /// Its id.
+    pub id: Uuid,
+    /// The stream that it was written in.
+    pub stream: i64,
+    /// The endpoints that it is for.
+    pub endpoints: Vec<Uuid>,
+    /// Its payload as stored.
+    pub payload: Vec<u8>,
+}
+
+/// An attempt or a verdict.
+#[derive(Clone, Debug, PartialEq, FromRow)]
+pub struct AttemptRow {
+    /// Its number.
+    pub n: i32,
+    /// `success`, `failed`, or a verdict.
+    pub outcome: String,
+    /// The status that came.
+    pub status: Option<i16>,
+    /// When it was sent.
+    pub at: DateTime<Utc>,
+    /// What asked for it.
+    pub trigger: String,
+    /// Words about a failure.
+    pub error_detail: Option<String>,
+}
+
+/// A pending row.
+#[derive(Clone, Debug, PartialEq, Eq, FromRow)]
+pub struct PendingRow {
+    /// When; `None`: parked.
+    pub due: Option<DateTime<Utc>>,
+    /// The next attempt's number.
+    pub n: i32,
+    /// Failures that count.
+    pub step: i32,
+    /// From which number on a success makes it void.
+    pub since: i32,
+    /// Its end.
+    pub ends_at: DateTime<Utc>,
+    /// Why it is here.
+    pub why: String,
+}
+
+/// A dead letter.
+#[derive(Clone, Debug, PartialEq, Eq, FromRow)]
+pub struct DeadLetterRow {
+    /// Why it died.
+    pub cause: String,
+    /// How often.
+    pub deaths: i32,
+}
+
+/// A superuser's look at the tables.
+pub struct Rows {
+    connection: Mutex<PgConnection>,
+}
+
+/// The key of a delivery.
+#[must_use]
+pub const fn delivery(tenant: TenantId, endpoint: EndpointId, event: EventId) -> DeliveryKey {
+    DeliveryKey {
+        tenant,
+        endpoint,
+        event,
+    }
+}
+
+impl Rows {
+    /// Over a connection of its own.
+    pub async fn of(database: &TestDatabase) -> Self {
+        Self {
+            connection: Mutex::new(database.superuser().await),
+        }
+    }
+
+    /// Runs a statement that changes something, and answers how many rows it hit.
+    pub async fn run(&self, statement: &'static str) -> u64 {
+        let mut connection = self.connection.lock().await;
+        let done = sqlx::query(statement).execute(&mut *connection).await;
+        done.unwrap().rows_affected()
+    }
+
+    /// One number.
+    pub async fn number(&self, statement: &'static str) -> i64 {
+        let mut connection = self.connection.lock().await;
+        let found = sqlx::query_scalar(statement);
+        found.fetch_one(&mut *connection).await.unwrap()
+    }
+
+    /// Every event, in the order of ids.
+    pub async fn events(&self) -> Vec<EventRow> {
+        let mut connection = self.connection.lock().await;
+        sqlx::query_as("SELECT id, stream, endpoints, payload FROM events ORDER BY id")
+            .fetch_all(&mut *connection)
+            .await
+            .unwrap()
+    }
+
+    /// The attempts and verdicts of a delivery, in order.
+    pub async fn attempts(&self, key: DeliveryKey) -> Vec<AttemptRow> {
+        let mut connection = self.connection.lock().await;
+        sqlx::query_as(
+            "SELECT n, outcome, status, at, trigger, error_detail FROM attempts
+             WHERE tenant_id = $1 AND endpoint_id = $2 AND event_id = $3 ORDER BY n, at",
+        )
+        .bind(key.tenant.uuid())
+        .bind(key.endpoint.uuid())
+        .bind(key.event.uuid())
+        .fetch_all(&mut *connection)
+        .await
+        .unwrap()
+    }
+
+    /// The outcomes of a delivery, in order.
+    pub async fn outcomes(&self, key: DeliveryKey) -> Vec<String> {
+        let attempts = self.attempts(key).await;
+        attempts.into_iter().map(|row| row.outcome).collect()
+    }
+
+    /// The pending row of a delivery.
+    pub async fn pending(&self, key: DeliveryKey) -> Option<PendingRow> {
+        let mut connection = self.connection.lock().await;
+        sqlx::query_as(
+            "SELECT due, n, step, since, ends_at, why FROM pending
+             WHERE tenant_id = $1 AND endpoint_id = $2 AND event_id = $3",
+        )
+        .bind(key.tenant.uuid())
+        .bind(key.endpoint.uuid())
+        .bind(key.event.uuid())
+        .fetch_optional(&mut *connection)
+        .await
+        .unwrap()
+    }
+
+    /// The dead letter of a delivery.
+    pub async fn dead_letter(&self, key: DeliveryKey) -> Option<DeadLetterRow> {
+        let mut connection = self.connection.lock().await;
+        sqlx::query_as(
+            "SELECT cause, deaths FROM dead_letters
+             WHERE tenant_id = $1 AND endpoint_id = $2 AND event_id = $3",
+        )
+        .bind(key.tenant.uuid())
+        .bind(key.endpoint.uuid())
+        .bind(key.event.uuid())
+        .fetch_optional(&mut *connection)
+        .await
+        .unwrap()
+    }
+
+    /// Moves the time of every delivery that has one to the moment at which it is due.
+    pub async fn travel_to_due(&self) -> u64 {
+        self.run(
+            "UPDATE pending SET ends_at = ends_at - (due - now()), due = now() WHERE due > now()",
+        )
+        .await
+    }
+
+    /// Events of the past minute with one delivery each, all due: what an outage leaves behind.
+    pub async fn fill_pending(&self, tenant: TenantId, endpoint: EndpointId, count: u32) {
+        let now = Clock::start().now();
+        let events: Vec<Uuid> = (0..count)
+            .map(|n| now - TimeDelta::seconds(60) + TimeDelta::milliseconds(i64::from(n)))
+            .map(|at| EventId::mint(at, Entropy.bytes()).uuid())
+            .collect();
+        let mut connection = self.connection.lock().await;
+        sqlx::query(
+            "WITH made AS (
+                 INSERT INTO events (tenant_id, id, stream, type, endpoints, content_type, codec, size, payload)
+                 SELECT $1, id, 0, 'order.paid', ARRAY[$2::uuid], 'application/json', 0, 2, '{}' FROM unnest($3::uuid[]) AS e (id)
+                 RETURNING id
+             )
+             INSERT INTO pending (tenant_id, endpoint_id, event_id, shard, due, n, step, since, ends_at, why)
+             SELECT $1, $2, id, $4, now() - interval '10 seconds', 1, 0, 1, now() + interval '1 day', 'recovered' FROM made",
+        )
+        .bind(tenant.uuid())
+        .bind(endpoint.uuid())
+        .bind(events)
+        .bind(i16::from(endpoint.shard()))
+        .execute(&mut *connection)
+        .await
+        .unwrap();
+    }
+
+    /// The lease of every open stream lapses.
+    pub async fn lapse(&self) -> u64 {
+        self.run("UPDATE nodes SET lease_until = now() - interval '1 minute' WHERE state = 'open'")
+            .await
+    }
+
+    /// The state of a stream's node.
+    pub async fn node_state(&self, stream: i64) -> String {
+        let mut connection = self.connection.lock().await;
+        sqlx::query_scalar("SELECT state FROM nodes WHERE stream = $1")
+            .bind(stream)
+            .fetch_one(&mut *connection)
+            .await
+            .unwrap()
+    }
+}

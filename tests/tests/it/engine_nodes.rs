@@ -1,0 +1,213 @@
+//! Nodes side by side, and endpoints side by side: none stands in another's way.
+
+use std::time::Duration;
+
+use posthorn_domain::id::{EventId, TenantId};
+use posthorn_store::read::event;
+use posthorn_store::scope::TenantScope;
+use posthorn_tests::engine::{AMPLE, Node, Runs};
+use posthorn_tests::receiver::{Reply, Script};
+
+use crate::engine_scene::Scene;
+
+/// Long enough for a busy machine, and far below the 15 s that a hanging endpoint takes.
+const PROMPT: Duration = Duration::from_secs(5);
+
+/// Submits `count` events at once through a node.
+async fn submit_all(node: &Node, tenant: TenantId, count: usize) {
+    let mut submitted = tokio::task::JoinSet::new();
+    for _ in 0..count {
+        let acceptor = node.acceptor.clone();
+        submitted.spawn(async move {
+            acceptor
+                .accept(posthorn_tests::engine::event(tenant, "{}"))
+                .await
+        });
+    }
+    for answer in submitted.join_all().await {
+        answer.unwrap();
+    }
+}
+
+/// INV-6, D18.
+#[tokio::test]
+async fn engine_nodes_over_one_database_send_each_delivery_once() {
+    let scene = Scene::begin().await;
+    scene.endpoint("/hook").await;
+    let (one, two) = tokio::join!(scene.node(Runs::All), scene.node(Runs::All));
+    tokio::join!(
+        submit_all(&one, scene.tenant, 150),
+        submit_all(&two, scene.tenant, 150)
+    );
+    scene.receiver.wait_for("/hook", 300, AMPLE).await;
+    tokio::join!(one.settled(), two.settled());
+    assert_eq!(scene.receiver.requests().len(), 300);
+}
+
+/// INV-6: retries included, whichever node owns the shard.
+#[tokio::test]
+async fn engine_nodes_over_one_database_send_each_retry_once() {
+    let scene = Scene::begin().await;
+    scene.receiver.script(
+        "/hook",
+        Script::first(40, Reply::status(500)).then(Reply::status(200)),
+    );
+    scene.endpoint("/hook").await;
+    let (one, two) = tokio::join!(scene.node(Runs::All), scene.node(Runs::All));
+    tokio::join!(
+        submit_all(&one, scene.tenant, 20),
+        submit_all(&two, scene.tenant, 20)
+    );
+    scene.receiver.wait_for("/hook", 40, AMPLE).await;
+    tokio::join!(one.settled(), two.settled());
+    assert_eq!(scene.rows.travel_to_due().await, 40);
+    tokio::join!(one.due.run_once(), two.due.run_once());
+    tokio::join!(one.due.run_once(), two.due.run_once());
+    scene.receiver.wait_for("/hook", 80, AMPLE).await;
+    tokio::join!(one.settled(), two.settled());
+    assert_eq!(scene.receiver.requests().len(), 80);
+}
+
+/// A hundred requests under way to receivers that do not answer, from a node with two connections.
+async fn hanging(scene: &Scene) -> (Node, EventId) {
+    for n in 0..100 {
+        let path = format!("/hang/{n}");
+        scene.receiver.script(&path, Reply::hang());
+        scene.endpoint(&path).await;
+    }
+    let node = Node::start(scene.database.pools(2, 2), Runs::All).await;
+    let id = node.accept(scene.tenant, "{}").await.id;
+    for n in 0..100 {
+        scene
+            .receiver
+            .wait_for(&format!("/hang/{n}"), 1, AMPLE)
+            .await;
+    }
+    (node, id)
+}
+
+/// INV-7.
+#[tokio::test]
+async fn engine_nodes_hold_no_connection_for_a_request_under_way() {
+    let scene = Scene::begin().await;
+    let (node, id) = hanging(&scene).await;
+    let scope = TenantScope::new_authenticated(scene.tenant);
+    let read = tokio::time::timeout(PROMPT, event(&node.database, scope, id)).await;
+    assert!(read.is_ok_and(|read| read.is_ok_and(|found| found.is_some())));
+}
+
+/// INV-7.
+#[tokio::test]
+async fn engine_nodes_accept_while_a_hundred_receivers_hang() {
+    let scene = Scene::begin().await;
+    let (node, _) = hanging(&scene).await;
+    let accepted = tokio::time::timeout(PROMPT, node.submit(scene.tenant, "{}")).await;
+    assert!(accepted.is_ok_and(|answer| answer.is_ok()));
+}
+
+/// INV-7.
+#[tokio::test]
+async fn engine_nodes_hold_no_transaction_open_for_a_request_under_way() {
+    let scene = Scene::begin().await;
+    let _held = hanging(&scene).await;
+    let open = scene
+        .rows
+        .number(
+            "SELECT count(*) FROM pg_stat_activity
+             WHERE datname = current_database() AND state = 'idle in transaction'
+               AND state_change < now() - interval '1 second'",
+        )
+        .await;
+    assert_eq!(open, 0);
+}
+
+/// INV-13, D10: one event, two endpoints, and one of them hangs.
+#[tokio::test]
+async fn engine_nodes_deliver_to_the_sibling_of_an_endpoint_that_hangs() {
+    let scene = Scene::begin().await;
+    scene.receiver.script("/hang", Reply::hang());
+    scene.endpoint("/hang").await;
+    scene.endpoint("/good").await;
+    let node = scene.node(Runs::All).await;
+    node.accept(scene.tenant, "{}").await;
+    assert_eq!(scene.receiver.wait_for("/good", 1, PROMPT).await.len(), 1);
+}
+
+/// INV-13, D09: one tenant's pile before an endpoint that hangs does not delay another tenant.
+#[tokio::test]
+async fn engine_nodes_deliver_a_tenants_event_beside_anothers_pile() {
+    let scene = Scene::begin().await;
+    scene.receiver.script("/hang", Reply::hang());
+    scene.endpoint("/hang").await;
+    let other = scene.tenants.tenant().await;
+    scene
+        .tenants
+        .endpoint(other, &scene.receiver.url("/good"))
+        .await;
+    let node = scene.node(Runs::All).await;
+    submit_all(&node, scene.tenant, 500).await;
+    node.accept(other, "{}").await;
+    assert_eq!(scene.receiver.wait_for("/good", 1, PROMPT).await.len(), 1);
+}
+
+/// INV-11, INV-13: no more requests at a time to one endpoint than its cap.
+#[tokio::test]
+async fn engine_nodes_send_no_more_than_sixteen_requests_at_a_time_to_one_endpoint() {
+    let scene = Scene::begin().await;
+    scene.receiver.script("/hang", Reply::hang());
+    scene.endpoint("/hang").await;
+    scene.endpoint("/good").await;
+    let node = scene.node(Runs::All).await;
+    submit_all(&node, scene.tenant, 50).await;
+    scene.receiver.wait_for("/good", 50, AMPLE).await;
+    assert_eq!(scene.receiver.requests_to("/hang").len(), 16);
+}
+
+/// INV-13: a due pile of one endpoint is parked, but for what is being sent; another's single retry goes out at once.
+#[tokio::test]
+async fn engine_nodes_send_another_endpoints_retry_beside_a_due_pile() {
+    let scene = Scene::begin().await;
+    let pile = scene.endpoint("/pile").await;
+    let script = Script::first(1, Reply::status(500)).then(Reply::status(200));
+    scene.receiver.script("/single", script);
+    scene.endpoint("/single").await;
+    let node = scene.node(Runs::All).await;
+    node.accept(scene.tenant, "{}").await;
+    scene.attempted(&node, "/pile", 1).await;
+    scene.attempted(&node, "/single", 1).await;
+    scene.receiver.script("/pile", Reply::hang());
+    scene.rows.fill_pending(pile.tenant, pile.id, 2000).await;
+    scene.rows.travel_to_due().await;
+    // The pile fills a whole scan, and is out of the way at the next.
+    node.due.run_once().await;
+    node.due.run_once().await;
+    assert_eq!(scene.receiver.wait_for("/single", 2, PROMPT).await.len(), 2);
+}
+
+/// INV-13: the rows that were taken stay due while the rest of their endpoint is parked.
+#[tokio::test]
+async fn engine_nodes_send_what_was_taken_of_a_pile_whose_rest_is_parked() {
+    let scene = Scene::begin().await;
+    let pile = scene.endpoint("/pile").await;
+    let node = scene.node(Runs::All).await;
+    scene.rows.fill_pending(pile.tenant, pile.id, 500).await;
+    node.due.run_once().await;
+    node.settled().await;
+    assert_eq!(scene.receiver.requests_to("/pile").len(), 64);
+}
+
+/// INV-2: a pile that is far larger than the queues is drained to its end.
+#[tokio::test]
+async fn engine_nodes_drain_a_parked_pile_to_its_end() {
+    let scene = Scene::begin().await;
+    let pile = scene.endpoint("/pile").await;
+    let node = scene.node(Runs::All).await;
+    scene.rows.fill_pending(pile.tenant, pile.id, 500).await;
+    node.due.run_once().await;
+    node.settled().await;
+    for _ in 0..16 {
+        node.parking.run_once().await;
+        node.settled().await;
+    }
+    assert_eq!(scene.rows.number("SELECT count(*) FROM pending").await, 0);
+}

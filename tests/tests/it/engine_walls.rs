@@ -1,0 +1,202 @@
+//! The walls between tenants, in the database itself (INV-9): whatever a statement forgets, the roles do not show.
+
+use posthorn_store::scope::TenantScope;
+use posthorn_tests::engine::{Node, Runs};
+use posthorn_tests::receiver::Reply;
+use sqlx::{AssertSqlSafe, Postgres, Transaction};
+
+use crate::engine_scene::Scene;
+
+/// Every table with a tenant's rows.
+const TABLES: [&str; 8] = [
+    "events",
+    "attempts",
+    "pending",
+    "dead_letters",
+    "kept_events",
+    "endpoints",
+    "endpoint_versions",
+    "endpoint_secrets",
+];
+
+/// A tenant with an event, an attempt, a pending row and an endpoint; and a stranger.
+async fn two_tenants() -> (Scene, Node, TenantScope, TenantScope) {
+    let scene = Scene::begin().await;
+    scene.receiver.script("/hook", Reply::status(500));
+    scene.endpoint("/hook").await;
+    let stranger = scene.tenants.tenant().await;
+    let node = scene.node(Runs::All).await;
+    node.accept(scene.tenant, "{}").await;
+    scene.attempted(&node, "/hook", 1).await;
+    scene
+        .rows
+        .run(
+            "INSERT INTO dead_letters (tenant_id, endpoint_id, event_id, type, cause, deaths, died_at)
+             SELECT tenant_id, endpoint_id, event_id, 'order.paid', 'exhausted', 1, now() FROM pending",
+        )
+        .await;
+    let owner = TenantScope::new_authenticated(scene.tenant);
+    let stranger = TenantScope::new_authenticated(stranger);
+    (scene, node, owner, stranger)
+}
+
+async fn count(tx: &mut Transaction<'static, Postgres>, table: &str) -> i64 {
+    let statement = format!("SELECT count(*) FROM {table}");
+    sqlx::query_scalar(AssertSqlSafe(statement))
+        .fetch_one(&mut **tx)
+        .await
+        .unwrap()
+}
+
+/// INV-9.
+#[tokio::test]
+async fn engine_walls_hide_every_row_of_a_tenant_from_another() {
+    let (_scene, node, _owner, stranger) = two_tenants().await;
+    let mut tx = node.database.tenant_tx(&stranger).await.unwrap();
+    let mut seen = Vec::new();
+    for table in TABLES {
+        if count(&mut tx, table).await > 0 {
+            seen.push(table);
+        }
+    }
+    assert_eq!(seen, [""; 0]);
+}
+
+/// INV-9: a wall that hides everything from everybody would prove nothing.
+#[tokio::test]
+async fn engine_walls_show_a_tenant_its_own_rows() {
+    let (_scene, node, owner, _stranger) = two_tenants().await;
+    let mut tx = node.database.tenant_tx(&owner).await.unwrap();
+    let mut seen = Vec::new();
+    for table in TABLES {
+        if count(&mut tx, table).await > 0 {
+            seen.push(table);
+        }
+    }
+    let without_kept: Vec<_> = TABLES
+        .into_iter()
+        .filter(|table| *table != "kept_events")
+        .collect();
+    assert_eq!(seen, without_kept);
+}
+
+/// The SQLSTATE with which a statement is refused in a tenant's transaction; `None`: how many rows it hit.
+async fn refusal(node: &Node, scope: &TenantScope, statement: &'static str) -> Result<u64, String> {
+    let mut tx = node.database.tenant_tx(scope).await.unwrap();
+    match sqlx::query(statement).execute(&mut *tx).await {
+        Ok(done) => Ok(done.rows_affected()),
+        Err(error) => Err(error
+            .as_database_error()
+            .and_then(|refused| refused.code().map(std::borrow::Cow::into_owned))
+            .unwrap()),
+    }
+}
+
+const NOT_ALLOWED: &str = "42501";
+
+/// INV-9.
+#[tokio::test]
+async fn engine_walls_keep_a_tenant_from_changing_anothers_endpoint() {
+    let (_scene, node, _owner, stranger) = two_tenants().await;
+    let hit = refusal(&node, &stranger, "UPDATE endpoints SET url = 'http://x/'").await;
+    assert_eq!(hit, Ok(0));
+}
+
+/// INV-9.
+#[tokio::test]
+async fn engine_walls_keep_a_tenant_from_deleting_anothers_pending_row() {
+    let (_scene, node, _owner, stranger) = two_tenants().await;
+    let hit = refusal(&node, &stranger, "DELETE FROM pending").await;
+    assert_eq!(hit, Ok(0));
+}
+
+/// INV-9.
+#[tokio::test]
+async fn engine_walls_keep_a_tenant_from_writing_a_row_in_anothers_name() {
+    let (_scene, node, _owner, stranger) = two_tenants().await;
+    let refused = refusal(
+        &node,
+        &stranger,
+        "INSERT INTO pending (tenant_id, endpoint_id, event_id, shard, n, step, since, ends_at, why)
+         VALUES ('01890000-0000-7000-8000-000000000001', '01890000-0000-7000-8000-000000000002',
+                 '01890000-0000-7000-8000-000000000003', 3, 1, 0, 1, now(), 'replay')",
+    )
+    .await;
+    assert_eq!(refused, Err(NOT_ALLOWED.to_owned()));
+}
+
+/// INV-9: the log is append-only for a tenant, too.
+#[tokio::test]
+async fn engine_walls_keep_a_tenant_from_rewriting_its_own_attempts() {
+    let (_scene, node, owner, _stranger) = two_tenants().await;
+    let refused = refusal(&node, &owner, "UPDATE attempts SET outcome = 'success'").await;
+    assert_eq!(refused, Err(NOT_ALLOWED.to_owned()));
+}
+
+/// INV-9: not even its own, since a leaf has no policy of the parent's.
+#[tokio::test]
+async fn engine_walls_keep_a_tenant_from_reading_a_leaf_directly() {
+    let (scene, node, owner, _stranger) = two_tenants().await;
+    let leaf = leaf(&scene).await;
+    let mut tx = node.database.tenant_tx(&owner).await.unwrap();
+    let statement = format!("SELECT count(*) FROM {leaf}");
+    let refused = sqlx::query(AssertSqlSafe(statement))
+        .execute(&mut *tx)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        refused.as_database_error().unwrap().code().as_deref(),
+        Some(NOT_ALLOWED)
+    );
+}
+
+/// The leaf that holds the event.
+async fn leaf(scene: &Scene) -> String {
+    let mut connection = scene.database.superuser().await;
+    sqlx::query_scalar("SELECT tableoid::regclass::text FROM events LIMIT 1")
+        .fetch_one(&mut connection)
+        .await
+        .unwrap()
+}
+
+/// INV-9: what a forgotten role would see.
+#[tokio::test]
+async fn engine_walls_show_a_transaction_without_a_tenant_nothing() {
+    let (_scene, node, owner, _stranger) = two_tenants().await;
+    let mut tx = node.database.tenant_tx(&owner).await.unwrap();
+    sqlx::query("SELECT set_config('posthorn.tenant', '', true)")
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+    assert_eq!(count(&mut tx, "events").await, 0);
+}
+
+/// INV-9: the login itself may do nothing.
+#[tokio::test]
+async fn engine_walls_show_the_login_without_a_role_nothing() {
+    let (_scene, node, owner, _stranger) = two_tenants().await;
+    let refused = refusal(&node, &owner, "RESET ROLE").await;
+    assert_eq!(refused, Ok(0));
+    let mut tx = node.database.tenant_tx(&owner).await.unwrap();
+    sqlx::query("RESET ROLE").execute(&mut *tx).await.unwrap();
+    let refused = sqlx::query("SELECT count(*) FROM events")
+        .execute(&mut *tx)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        refused.as_database_error().unwrap().code().as_deref(),
+        Some(NOT_ALLOWED)
+    );
+}
+
+/// INV-9: a pooled connection does not carry one tenant's role into the next transaction.
+#[tokio::test]
+async fn engine_walls_stand_again_when_a_connection_is_used_by_the_next_tenant() {
+    let (scene, _node, owner, stranger) = two_tenants().await;
+    let database = scene.database.pools(1, 1);
+    let mut first = database.tenant_tx(&owner).await.unwrap();
+    assert_eq!(count(&mut first, "events").await, 1);
+    first.commit().await.unwrap();
+    let mut second = database.tenant_tx(&stranger).await.unwrap();
+    assert_eq!(count(&mut second, "events").await, 0);
+}
