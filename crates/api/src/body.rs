@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{FromRequest, Request};
-use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use http::{HeaderMap, Method};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http_body_util::BodyExt as _;
 use posthorn_domain::limits;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -226,19 +226,46 @@ async fn collect(
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.parse::<u64>().ok());
-    if announced.is_some_and(|length| length > limit as u64) {
+    // Who asks first is told before a byte of the body is sent.
+    if announced.is_some_and(|length| length > limit as u64) && headers.contains_key(EXPECT) {
         return Err(Failure::new(too_large));
     }
-    let read = Limited::new(body, limit).collect();
+    let room = announced.and_then(|length| usize::try_from(length).ok());
     tokio::select! {
         biased;
-        read = read => match read {
-            Ok(read) => Ok(read.to_bytes()),
-            Err(error) if error.is::<LengthLimitError>() => Err(Failure::new(too_large)),
-            Err(_) => Err(Failure::new(Problem::BodyUnreadable)),
-        },
+        read = take(body, room.unwrap_or_default(), limit, too_large) => read,
         () = state.clock().sleep(BODY_WAIT) => Err(Failure::new(Problem::RequestTimeout)),
     }
+}
+
+/// The whole body, of at most `limit` bytes. What is over it is read on for a while and thrown away: a caller that
+/// is still sending when the connection closes never sees the answer.
+async fn take(
+    mut body: Body,
+    room: usize,
+    limit: usize,
+    too_large: Problem,
+) -> Result<Bytes, Failure> {
+    let mut taken = BytesMut::with_capacity(room.min(limit));
+    let mut seen = 0_usize;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Failure::new(Problem::BodyUnreadable))?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        seen = seen.saturating_add(data.len());
+        if seen <= limit {
+            taken.extend_from_slice(&data);
+        } else if seen > limit.saturating_add(limits::DISCARDED_BODY_BYTES) {
+            break;
+        } else {
+            taken = BytesMut::new();
+        }
+    }
+    if seen > limit {
+        return Err(Failure::new(too_large));
+    }
+    Ok(taken.freeze())
 }
 
 #[cfg(test)]

@@ -15,6 +15,8 @@ pub const PAYLOAD_DEPTH: usize = 128;
 pub const SUBMIT_BODY_BYTES: usize = PAYLOAD_BYTES + 128 * 1024;
 /// Bytes of any other request body.
 pub const REQUEST_BODY_BYTES: usize = 1024 * 1024;
+/// Bytes of a body over its limit that are still read, and thrown away, so that its sender sees the answer.
+pub const DISCARDED_BODY_BYTES: usize = 16 * 1024 * 1024;
 /// Characters of an event type.
 pub const EVENT_TYPE_CHARS: usize = 128;
 /// Parts of an event type.
