@@ -7,6 +7,7 @@
 use chrono::TimeDelta;
 use posthorn_domain::id::EventId;
 use posthorn_domain::limits;
+use uuid::Uuid;
 
 use crate::database::Database;
 
@@ -26,7 +27,7 @@ pub async fn recover(database: &Database, stream: i64) -> Result<u64, sqlx::Erro
     .await?;
     let Some(found) = found else { return Ok(0) };
     let watermark = EventId::from_uuid(found.watermark);
-    // An id is minted under a live lease; the fence, not this bound, is what kept later flushes out.
+    // An id is minted under a live lease, so that windows need go no further.
     let end = (found.lease_until + limits::LEASE_TTL).min(found.now);
     let mut written = 0;
     let mut from = watermark;
@@ -37,6 +38,9 @@ pub async fn recover(database: &Database, stream: i64) -> Result<u64, sqlx::Erro
         written += window(database, stream, from, to).await?;
         from = to;
     }
+    // Unless the database's clock was set back meanwhile: ids never go back with it. What kept later flushes out is
+    // the fence and not the clock, so everything above belongs to this, too; few events are that new.
+    written += window(database, stream, from, EventId::from_uuid(Uuid::max())).await?;
     mark(database, stream).await?;
     Ok(written)
 }
