@@ -11,7 +11,9 @@
 mod engine_accept;
 mod engine_fence;
 mod engine_nodes;
+mod engine_plans;
 mod engine_record;
+mod engine_recover;
 mod engine_replay;
 mod engine_retry;
 mod engine_scene;
