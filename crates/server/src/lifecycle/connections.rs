@@ -27,8 +27,9 @@ use tower::ServiceExt as _;
 
 use super::peer;
 
-/// A request's head must be complete in this time; a connection without a request is closed after it.
-const HEAD_WITHIN: Duration = Duration::from_secs(30);
+/// A request's head must be complete in this time; a connection without a request is closed after it. Longer
+/// than the minute for which proxies commonly keep a connection, so that it is theirs to close.
+const HEAD_WITHIN: Duration = Duration::from_secs(75);
 
 /// Bytes of a request's head.
 const HEAD_BYTES: usize = 64 * 1024;
@@ -79,6 +80,7 @@ pub(super) struct Connections {
     clock: Clock,
     /// Whose word about who they speak for is taken.
     trusted: Arc<[IpNet]>,
+    head_within: Duration,
     open: Arc<Semaphore>,
     running: TaskTracker,
     /// Stop accepting; end each connection after the request under way.
@@ -92,6 +94,7 @@ impl Connections {
         Self {
             clock,
             trusted: trusted_proxies.into(),
+            head_within: HEAD_WITHIN,
             open: Arc::new(Semaphore::new(CONNECTIONS)),
             running: TaskTracker::new(),
             stopping: CancellationToken::new(),
@@ -162,7 +165,7 @@ impl Connections {
         });
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
-            .header_read_timeout(HEAD_WITHIN)
+            .header_read_timeout(self.head_within)
             .max_headers(HEAD_FIELDS)
             .max_buf_size(HEAD_BYTES);
         let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
@@ -179,5 +182,110 @@ impl Connections {
         if let Err(error) = ended {
             tracing::debug!(%error, "a connection ended with an error");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    /// A server of `router` that wants a head within 300 ms, and its address.
+    async fn serve(router: Router) -> (Connections, SocketAddr) {
+        let mut connections = Connections::new(Clock::start(), Vec::new());
+        connections.head_within = Duration::from_millis(300);
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), "POSTHORN_LISTEN")
+            .await
+            .unwrap();
+        let address = listener.address();
+        connections.serve(listener, router);
+        (connections, address)
+    }
+
+    async fn send(address: SocketAddr, bytes: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        stream
+    }
+
+    /// Everything that comes until the other side closes.
+    async fn rest(mut stream: TcpStream) -> String {
+        let mut text = String::new();
+        // A reset is an end, too.
+        let _ = stream.read_to_string(&mut text).await;
+        text
+    }
+
+    #[tokio::test]
+    async fn a_taken_address_is_refused_with_its_setting() {
+        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = taken.local_addr().unwrap();
+        let error = Listener::bind(address, "POSTHORN_LISTEN")
+            .await
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(
+            error.contains("POSTHORN_LISTEN") && error.contains(&address.to_string()),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
+    async fn slow_heads_are_cut_at_the_deadline_while_others_are_served() {
+        let (_connections, address) = serve(Router::new().route("/", get(async || "served"))).await;
+        let mut slow = Vec::new();
+        for bytes in ["", "P", "GET / HT"].iter().cycle().take(60) {
+            slow.push(send(address, bytes.as_bytes()).await);
+        }
+        let quick = send(
+            address,
+            b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
+        )
+        .await;
+        assert!(rest(quick).await.ends_with("served"));
+        for stream in slow {
+            assert!(!rest(stream).await.contains("served"));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_head_over_the_limit_is_refused() {
+        let (_connections, address) = serve(Router::new()).await;
+        let long = format!(
+            "GET / HTTP/1.1\r\nhost: a\r\nx: {}\r\n\r\n",
+            "a".repeat(2 * HEAD_BYTES)
+        );
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        // The server may close before it has read everything.
+        let _ = stream.write_all(long.as_bytes()).await;
+        let mut first = [0; 12];
+        let _ = stream.read_exact(&mut first).await;
+        assert_eq!(&first, b"HTTP/1.1 431");
+    }
+
+    #[tokio::test]
+    async fn a_request_under_way_is_answered_while_the_node_stops() {
+        let (began, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (told, waits) = (Arc::clone(&began), Arc::clone(&go));
+        let slow = async move || {
+            told.notify_one();
+            waits.notified().await;
+            "finished"
+        };
+        let (connections, address) = serve(Router::new().route("/", get(slow))).await;
+        let stream = send(address, b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        began.notified().await;
+        let draining = tokio::spawn(async move { connections.drain().await });
+        // The listener is gone as soon as draining has begun.
+        while TcpStream::connect(address).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+        go.notify_one();
+        assert!(rest(stream).await.ends_with("finished"));
+        draining.await.unwrap();
     }
 }

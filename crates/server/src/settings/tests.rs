@@ -323,3 +323,13 @@ fn what_egress_allows_is_parsed_at_start() {
             .contains("POSTHORN_EGRESS_ALLOW")
     );
 }
+
+#[test]
+fn every_setting_has_a_row_in_the_page_for_operators_and_no_other_has() {
+    let page = include_str!("../../../../docs/settings.md");
+    let rows = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let known: Vec<&str> = layers::KNOWN.iter().map(|known| known.key).collect();
+    assert_eq!(rows.collect::<Vec<_>>(), known);
+}

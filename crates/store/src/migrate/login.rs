@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::str::FromStr as _;
 
+use posthorn_domain::limits;
 use secrecy::{ExposeSecret as _, SecretString};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::{ConnectOptions as _, Executor as _, PgConnection};
@@ -159,12 +160,13 @@ impl Login {
 
     /// A connection as the login itself: for migrations and for looking.
     pub(super) async fn connect_plain(&self) -> Result<PgConnection, sqlx::Error> {
-        self.options.connect().await
+        let connected = tokio::time::timeout(limits::DATABASE_WAIT, self.options.connect()).await;
+        connected.map_err(|_| sqlx::Error::PoolTimedOut)?
     }
 
     /// A connection as the engine.
     pub(crate) async fn connect_as_system(&self) -> Result<PgConnection, sqlx::Error> {
-        let mut connection = self.options.connect().await?;
+        let mut connection = self.connect_plain().await?;
         self.act_as_system(&mut connection).await?;
         Ok(connection)
     }
