@@ -160,6 +160,12 @@ impl Receiver {
             .collect()
     }
 
+    /// What `look` makes of every request so far, in the order of arrival, without keeping a copy of each.
+    #[must_use]
+    pub fn map<T>(&self, look: impl FnMut(&Received) -> T) -> Vec<T> {
+        lock(&self.shared.requests).iter().map(look).collect()
+    }
+
     /// How many connections were ever accepted.
     #[must_use]
     pub fn connections(&self) -> usize {

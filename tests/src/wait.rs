@@ -27,10 +27,10 @@ pub async fn until<T>(what: &str, within: Duration, mut ask: impl AsyncFnMut() -
             between = (between * 2).min(LONGEST);
         }
     };
-    match tokio::time::timeout(within, asking).await {
-        Ok(answer) => answer,
-        Err(_) => panic!("waited for {what}, {within:?} long"),
-    }
+    let Ok(answer) = tokio::time::timeout(within, asking).await else {
+        panic!("waited for {what}, {within:?} long")
+    };
+    answer
 }
 
 /// Lets time pass where time itself is what the test is about: a load that runs for a while, a process that stands

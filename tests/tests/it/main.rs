@@ -20,4 +20,8 @@ mod engine_scene;
 mod engine_shutdown;
 mod engine_states;
 mod engine_walls;
+mod input;
+mod kill;
 mod receiver;
+mod stage;
+mod story;

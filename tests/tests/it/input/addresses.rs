@@ -1,0 +1,132 @@
+//! Where requests may go: URLs that cannot be sent to, and addresses that policy forbids (INV-8).
+
+use posthorn_tests::program::{At, Installation};
+use serde_json::json;
+
+use super::{assert_problem, nothing_listed, pointers};
+use crate::stage::Stage;
+
+/// C34, C36, C39, C40: refused on create and on change, and nothing is made.
+#[tokio::test]
+async fn a_url_that_cannot_be_sent_to_is_refused_on_create_and_on_change() {
+    let stage = Stage::set().await;
+    let long = format!("http://example.com/{}", "a".repeat(8192));
+    let bad = [
+        ("", "url_invalid"),
+        ("//example.com/", "url_invalid"),
+        ("ftp://example.com/", "url_invalid"),
+        ("file:///etc/passwd", "url_invalid"),
+        ("javascript:alert(1)", "url_invalid"),
+        ("http:/example.com/", "url_invalid"),
+        (r"http:\\example.com\", "url_invalid"),
+        ("http://us:pw@example.com/", "url_invalid"),
+        ("http://example.com/p#frag", "url_invalid"),
+        ("http://example.com:0/", "url_invalid"),
+        ("http://example.com:65536/", "url_invalid"),
+        ("http://exam\tple.com/", "url_invalid"),
+        ("http://example.com/\nx", "url_invalid"),
+        ("http://[::1%25lo]/", "url_invalid"),
+        (&long, "url_too_long"),
+    ];
+    for (url, code) in bad {
+        let answer = stage
+            .api
+            .post("/v1/endpoints", json!({"url": url}).to_string())
+            .await;
+        assert_eq!(
+            pointers(&assert_problem(&answer, 422, code)),
+            ["/url"],
+            "{url}"
+        );
+    }
+    nothing_listed(&stage.api, "/v1/endpoints").await;
+    let made = stage.endpoint("/ok", 100, 3).await;
+    let path = format!("/v1/endpoints/{}", made.text("/id"));
+    for (url, code) in bad {
+        let answer = stage.api.patch(&path, &json!({"url": url})).await;
+        assert_problem(&answer, 422, code);
+    }
+    let kept = stage.api.get(&path).await.expect(200);
+    assert_eq!(kept.text("/url"), stage.receiver.url("/ok"));
+}
+
+/// INV-8; C41.
+#[tokio::test]
+async fn a_forbidden_address_is_refused_on_create_and_on_change_unless_it_is_allowed() {
+    let stage = Stage::of(Installation::with_closed_egress().await).await;
+    let forbidden = [
+        "0.0.0.0",
+        "10.0.0.1",
+        "100.64.0.1",
+        "127.0.0.1",
+        "127.255.255.254",
+        "169.254.169.254",
+        "172.31.255.255",
+        "192.168.0.1",
+        "198.18.0.1",
+        "224.0.0.1",
+        "255.255.255.255",
+        "0x7f.1",
+        "2130706433",
+        "[::]",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "[64:ff9b::a9fe:a9fe]",
+        "[2002:7f00:1::1]",
+        "[fd00:ec2::254]",
+        "[fe80::1]",
+        "[ff02::1]",
+    ];
+    let made = stage
+        .api
+        .endpoint(&json!({"url": "http://example.com/"}))
+        .await;
+    let path = format!("/v1/endpoints/{}", made.text("/id"));
+    for address in forbidden {
+        let endpoint = json!({"url": format!("http://{address}/")});
+        let answer = stage.api.post("/v1/endpoints", endpoint.to_string()).await;
+        let problem = assert_problem(&answer, 422, "target_forbidden");
+        assert_eq!(pointers(&problem), ["/url"], "{address}");
+        let answer = stage.api.patch(&path, &endpoint).await;
+        assert_problem(&answer, 422, "target_forbidden");
+    }
+}
+
+/// INV-8; C41, C43: a name is judged when it is sent to, and nothing connects.
+#[tokio::test]
+async fn a_name_that_leads_to_a_forbidden_address_is_never_connected_to() {
+    let stage = Stage::of(Installation::with_closed_egress().await).await;
+    let url = format!("http://localhost:{}/", stage.receiver.address().port());
+    let policy = json!({"kind": "fixed", "delay_ms": 100, "max_attempts": 2});
+    stage
+        .api
+        .endpoint(&json!({"url": url, "retry_policy": policy}))
+        .await;
+    let id = stage.api.submit("a.b", b"1").await;
+    let delivery = stage.delivery(&id, "dead").await;
+    assert_eq!(delivery.text("/last_attempt/error/kind"), "refused_target");
+    let letters = stage.api.get("/v1/dead-letters").await.expect(200);
+    assert_eq!(letters.list("/data")[0].text("/cause"), "refused_target");
+    assert_eq!(stage.receiver.connections(), 0);
+}
+
+/// INV-8; C50: whatever an operator allows, our own listener is not reached.
+#[tokio::test]
+async fn an_endpoint_cannot_be_our_own_listener() {
+    let stage = Stage::set().await;
+    let url = format!("http://{}/v1/events", stage.node.address());
+    let answer = stage
+        .api
+        .post("/v1/endpoints", json!({"url": url}).to_string())
+        .await;
+    assert_problem(&answer, 422, "target_forbidden");
+    let by_name = format!("http://localhost:{}/v1/events", stage.node.address().port());
+    let policy = json!({"kind": "fixed", "delay_ms": 100, "max_attempts": 1});
+    stage
+        .api
+        .endpoint(&json!({"url": by_name, "retry_policy": policy}))
+        .await;
+    let id = stage.api.submit("a.b", b"1").await;
+    let delivery = stage.delivery(&id, "dead").await;
+    assert_eq!(delivery.text("/last_attempt/error/kind"), "refused_target");
+}

@@ -1,0 +1,235 @@
+//! The program and its database are killed at any moment, and what was promised is kept.
+//!
+//! INV-1, INV-2, INV-6: whatever was answered 202 arrives at every endpoint that it was for; the oracle finds nothing
+//! lost; what arrives twice was under way when something was killed.
+
+mod load;
+
+use std::time::Duration;
+
+use posthorn_tests::cluster::Cluster;
+use posthorn_tests::environment;
+use posthorn_tests::program::{At, Installation};
+use posthorn_tests::receiver::{Reply, Script};
+use posthorn_tests::wait::{pause, until};
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use serde_json::json;
+
+use crate::stage::{AMPLE, Stage};
+use load::Load;
+
+/// After the last start everything that was promised arrives in this time: a lease lapses in 8 s, is seen lapsed
+/// twice, and then a backlog is sent.
+const ARRIVAL: Duration = Duration::from_mins(1);
+
+/// How long a node may take to end when it is asked to.
+const ORDERLY_END: Duration = Duration::from_secs(40);
+
+/// Requests that may be repeated because of one kill: those under way to each endpoint, and the results of one batch
+/// that was not recorded yet.
+const REPEATED_PER_KILL: usize = load::ENDPOINTS * 16 + 1024;
+
+/// A milliseconds' span, drawn.
+fn drawn(dice: &mut StdRng, from: u64, to: u64) -> Duration {
+    Duration::from_millis(dice.random_range(from..to))
+}
+
+/// INV-1, INV-2, INV-4; D15, D16.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_that_was_accepted_is_lost_when_the_server_is_killed() {
+    let mut stage = Stage::set().await;
+    let load = Load::start(&stage).await;
+    let kills = environment::number("POSTHORN_KILLS", 5);
+    let mut dice = StdRng::seed_from_u64(20_260_101);
+    for _ in 0..kills {
+        pause(drawn(&mut dice, 1_000, 6_000)).await;
+        stage.node.kill().await;
+        stage.node.start_again();
+        // Now and then the next kill comes while it is still starting.
+        if dice.random_bool(0.7) {
+            stage.node.ready().await;
+        }
+    }
+    stage.node.ready().await;
+    pause(Duration::from_secs(1)).await;
+    let promised = load.end().await;
+    load::assert_kept(&stage, &promised, ARRIVAL).await;
+    let repeated = load::repeated(&stage);
+    assert!(
+        repeated <= REPEATED_PER_KILL * kills,
+        "{repeated} requests too many"
+    );
+    assert_eq!(stage.installation.complaints().await, [] as [String; 0]);
+}
+
+/// INV-1, INV-2; G01, E23.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_that_was_accepted_is_lost_when_the_database_is_killed() {
+    let mut cluster = Cluster::start().await;
+    let stage = Stage::of(Installation::on(&cluster.url("postgres")).await).await;
+    let load = Load::start(&stage).await;
+    let mut dice = StdRng::seed_from_u64(20_260_102);
+    let deaths = 3;
+    for death in 0..deaths {
+        pause(drawn(&mut dice, 1_000, 4_000)).await;
+        if death % 2 == 0 {
+            cluster.stop_immediately().await;
+        } else {
+            cluster.kill().await;
+        }
+        pause(drawn(&mut dice, 100, 3_000)).await;
+        cluster.start_again().await;
+        delivers_again(&stage).await;
+    }
+    let promised = load.end().await;
+    load::assert_kept(&stage, &promised, ARRIVAL).await;
+    let repeated = load::repeated(&stage);
+    assert!(
+        repeated <= REPEATED_PER_KILL * deaths,
+        "{repeated} requests too many"
+    );
+    assert_eq!(stage.installation.complaints().await, [] as [String; 0]);
+}
+
+/// An event that is submitted now arrives within 15 s.
+async fn delivers_again(stage: &Stage) {
+    let mut submitted = None;
+    until(
+        "deliveries after the database is back",
+        Duration::from_secs(15),
+        async || {
+            if submitted.is_none() {
+                let answer = stage.api.try_post("/v1/events", load::event()).await?;
+                submitted = (answer.status == 202).then(|| answer.json().text("/id"));
+            }
+            let arrived = stage
+                .receiver
+                .map(|request| request.header("webhook-id") == submitted.as_deref());
+            (submitted.is_some() && arrived.contains(&true)).then_some(())
+        },
+    )
+    .await;
+}
+
+/// INV-2, INV-6; G13: an orderly end hands over everything, and nothing is sent twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_asked_to_end_under_load_ends_in_order_and_loses_nothing() {
+    let mut stage = Stage::set().await;
+    let load = Load::start(&stage).await;
+    let slow = Reply::status(200).after(Duration::from_secs(3));
+    stage.receiver.script("/slow", slow);
+    stage.endpoint("/slow", 500, 5).await;
+    pause(Duration::from_secs(3)).await;
+    stage.node.ask_to_end();
+    let status = stage.node.ended(ORDERLY_END).await;
+    assert_eq!(status.code(), Some(0), "{status}");
+    let states = stage.installation.query("SELECT state FROM nodes").await;
+    assert_eq!(states, ["recovered"]);
+    stage.node.start_again();
+    stage.node.ready().await;
+    let promised = load.end().await;
+    load::assert_kept(&stage, &promised, ARRIVAL).await;
+    assert_eq!(load::repeated(&stage), 0, "an orderly end repeats nothing");
+    assert_eq!(stage.installation.complaints().await, [] as [String; 0]);
+}
+
+/// INV-2; G13.
+#[tokio::test]
+async fn a_second_signal_ends_at_once_and_loses_nothing() {
+    let mut stage = Stage::set().await;
+    stage.receiver.script(
+        "/",
+        Script::first(1, Reply::hang()).then(Reply::status(200)),
+    );
+    stage.endpoint("/", 100, 3).await;
+    let id = stage.api.submit("a.b", b"1").await;
+    stage.arrived("/", 1).await;
+    stage.node.ask_to_end();
+    until("the node to be stopping", AMPLE, async || {
+        stage.node.log().contains("stopping").then_some(())
+    })
+    .await;
+    stage.node.ask_to_end();
+    let status = stage.node.ended(Duration::from_secs(5)).await;
+    assert_eq!(status.code(), Some(128 + 15), "{status}");
+    stage.node.start_again();
+    stage.node.ready().await;
+    stage.receiver.wait_for("/", 2, ARRIVAL).await;
+    stage.delivery(&id, "delivered").await;
+}
+
+/// INV-2, INV-4; D15.
+#[tokio::test]
+async fn a_success_that_was_not_recorded_is_delivered_again_with_the_same_id() {
+    let mut stage = Stage::set().await;
+    stage.endpoint("/", 100, 3).await;
+    // Results cannot be recorded while this is held.
+    let held = stage
+        .installation
+        .hold("LOCK TABLE attempts IN SHARE MODE")
+        .await;
+    let id = stage.api.submit("a.b", br#"{"once":1}"#).await;
+    stage.arrived("/", 1).await;
+    stage.node.kill().await;
+    drop(held);
+    stage.node.start_again();
+    stage.node.ready().await;
+    let requests = stage.receiver.wait_for("/", 2, ARRIVAL).await;
+    for request in &requests {
+        assert_eq!(request.header("webhook-id"), Some(id.as_str()));
+        assert_eq!(request.body.as_ref(), br#"{"once":1}"#);
+    }
+    let delivery = stage.delivery(&id, "delivered").await;
+    assert_eq!(delivery.pointer("/attempt_count"), Some(&json!(1)));
+    assert_eq!(stage.installation.complaints().await, [] as [String; 0]);
+}
+
+/// INV-2, INV-5, INV-6; D16.
+#[tokio::test]
+async fn a_node_that_slept_past_its_lease_overwrites_nothing_and_goes_on_in_a_new_stream() {
+    let stage = Stage::set().await;
+    // The sleeper's own request is answered with a failure that it reads when all is over.
+    let failing = Script::first(1, Reply::status(500).after(Duration::from_secs(1)));
+    stage.receiver.script("/", failing.then(Reply::status(200)));
+    stage.endpoint("/", 100, 1).await;
+    let other = stage.installation.serve().await;
+    let id = stage.api.submit("a.b", b"1").await;
+    stage.arrived("/", 1).await;
+    stage.node.freeze();
+    stage.receiver.wait_for("/", 2, ARRIVAL).await;
+    let through_the_other = stage.api.through(other.address());
+    until("the other node's success", AMPLE, async || {
+        let event = through_the_other
+            .get(&format!("/v1/events/{id}"))
+            .await
+            .expect(200);
+        (event.text("/deliveries/0/state") == "delivered").then_some(())
+    })
+    .await;
+
+    stage.node.thaw();
+    until("a new stream of the sleeper", AMPLE, async || {
+        stage
+            .node
+            .log()
+            .contains("another node closed this stream")
+            .then_some(())
+    })
+    .await;
+    let next = until("the sleeper to accept again", AMPLE, async || {
+        let answer = stage.api.try_post("/v1/events", load::event()).await?;
+        (answer.status == 202).then(|| answer.json().text("/id"))
+    })
+    .await;
+    stage.delivery(&next, "delivered").await;
+    stage.delivery(&id, "delivered").await;
+    let letters = stage.api.get("/v1/dead-letters").await.expect(200);
+    assert!(letters.list("/data").is_empty(), "{letters}");
+    let streams = stage
+        .installation
+        .query("SELECT state FROM nodes ORDER BY state")
+        .await;
+    assert_eq!(streams, ["open", "open", "recovered"]);
+    assert_eq!(stage.installation.complaints().await, [] as [String; 0]);
+}
