@@ -13,7 +13,7 @@ use http::{HeaderMap, Method};
 use http_body_util::BodyExt as _;
 use posthorn_domain::limits;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_path_to_error::{Path, Segment};
 
 use crate::problem::{Failure, Problem};
@@ -104,21 +104,31 @@ pub(crate) fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Failur
     if let Ok(value) = serde_json::from_slice(bytes) {
         return Ok(value);
     }
+    well_formed(bytes)?;
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let result = serde_path_to_error::deserialize(&mut deserializer);
-    let (pointer, error) = match result {
-        Ok(value) => {
-            return deserializer
-                .end()
-                .map(|()| value)
-                .map_err(|error| malformed(&error));
+    match serde_path_to_error::deserialize(&mut deserializer) {
+        Ok(value) => Ok(value),
+        Err(error) => {
+            let pointer = pointer(error.path());
+            let error = error.into_inner();
+            Err(if error.is_data() {
+                fault(pointer, &error)
+            } else {
+                malformed(&error)
+            })
         }
-        Err(error) => (pointer(error.path()), error.into_inner()),
-    };
-    if !error.is_data() {
-        return Err(malformed(&error));
     }
-    Err(fault(pointer, &error))
+}
+
+/// Whether the bytes are one JSON value at all: that is said first, whatever else is wrong.
+fn well_formed(bytes: &[u8]) -> Result<(), Failure> {
+    if let Err(error) = std::str::from_utf8(bytes) {
+        let detail = format!("not UTF-8 at byte {}", error.valid_up_to());
+        return Err(Failure::with_detail(Problem::MalformedJson, detail));
+    }
+    serde_json::from_slice::<IgnoredAny>(bytes)
+        .map(drop)
+        .map_err(|error| malformed(&error))
 }
 
 fn malformed(error: &serde_json::Error) -> Failure {

@@ -8,6 +8,7 @@
     reason = "what goes wrong in what the tests share is a failed test too"
 )]
 
+mod api;
 mod engine_accept;
 mod engine_fence;
 mod engine_nodes;
