@@ -6,6 +6,7 @@
 use chrono::{DateTime, Utc};
 use posthorn_domain::id::{EventId, NodeId};
 use posthorn_domain::limits;
+use sqlx::{Postgres, Transaction};
 
 use crate::database::Database;
 
@@ -176,15 +177,20 @@ pub async fn leave(
 /// When the database does not answer.
 pub async fn claim_shards(database: &Database, stream: i64) -> Result<Vec<i16>, sqlx::Error> {
     let mut tx = database.system().begin().await?;
-    sqlx::query!(
-        "UPDATE shards SET owner = $1
-         WHERE owner IS DISTINCT FROM $1
-           AND NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.stream = shards.owner AND nodes.state = 'open')
-           AND EXISTS (SELECT 1 FROM nodes WHERE nodes.stream = $1 AND nodes.state = 'open')",
-        stream,
+    let free = sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT 1 FROM shards
+                         WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.stream = shards.owner AND nodes.state = 'open')) AS "free!""#,
     )
-    .execute(&mut *tx)
+    .fetch_one(&mut *tx)
     .await?;
+    if free {
+        // One node at a time, each with a fresh look: an update that waited for another's would not ask again whether the
+        // new owner lives, and take the shards from it while it believes that it has them.
+        sqlx::query!("SELECT pg_advisory_xact_lock(hashtext('posthorn_claim_shards'))")
+            .execute(&mut *tx)
+            .await?;
+        claim_free(&mut tx, stream).await?;
+    }
     let owned = sqlx::query_scalar!(
         "SELECT shard FROM shards WHERE owner = $1 ORDER BY shard",
         stream
@@ -193,6 +199,19 @@ pub async fn claim_shards(database: &Database, stream: i64) -> Result<Vec<i16>, 
     .await?;
     tx.commit().await?;
     Ok(owned)
+}
+
+async fn claim_free(tx: &mut Transaction<'_, Postgres>, stream: i64) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "UPDATE shards SET owner = $1
+         WHERE owner IS DISTINCT FROM $1
+           AND NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.stream = shards.owner AND nodes.state = 'open')
+           AND EXISTS (SELECT 1 FROM nodes WHERE nodes.stream = $1 AND nodes.state = 'open')",
+        stream,
+    )
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
 }
 
 /// Streams that are closed and not recovered yet.
