@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use posthorn_domain::id::{EventId, TenantId};
+use posthorn_store::lease;
 use posthorn_store::read::event;
 use posthorn_store::scope::TenantScope;
-use posthorn_tests::engine::{AMPLE, Node, Runs};
+use posthorn_tests::engine::{AMPLE, Node, Parts, Runs};
 use posthorn_tests::receiver::{Reply, Script};
 
 use crate::engine_scene::Scene;
@@ -210,4 +211,30 @@ async fn engine_nodes_drain_a_parked_pile_to_its_end() {
         node.settled().await;
     }
     assert_eq!(scene.rows.number("SELECT count(*) FROM pending").await, 0);
+}
+
+/// INV-6: nodes that start at the same moment do not both believe that a shard is theirs.
+#[tokio::test]
+async fn engine_nodes_that_start_together_share_no_shard() {
+    let scene = Scene::begin().await;
+    let (one, two) = tokio::join!(
+        Parts::open(scene.database.pools(2, 1)),
+        Parts::open(scene.database.pools(2, 1))
+    );
+    let streams = [&one, &two].map(|node| node.keeper.present().unwrap().id());
+    let mut shared = 0;
+    for _ in 0..20 {
+        scene.rows.run("UPDATE shards SET owner = NULL").await;
+        let (first, second) = tokio::join!(
+            lease::claim_shards(&one.database, streams[0]),
+            lease::claim_shards(&two.database, streams[1])
+        );
+        let second = second.unwrap();
+        shared += first
+            .unwrap()
+            .iter()
+            .filter(|shard| second.contains(shard))
+            .count();
+    }
+    assert_eq!(shared, 0);
 }
