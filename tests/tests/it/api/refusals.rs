@@ -74,7 +74,8 @@ async fn every_operation_needs_its_scope_and_names_it() {
 async fn a_key_is_refused_in_the_same_words_whatever_is_wrong_with_it() {
     let api = Api::start().await;
     let program = api.program().await;
-    let bent = format!("{}0", &program.key[..program.key.len() - 1]);
+    let last = if program.key.ends_with('0') { '1' } else { '0' };
+    let bent = format!("{}{last}", &program.key[..program.key.len() - 1]);
     let unknown =
         posthorn_domain::api_key::mint(posthorn_domain::api_key::Environment::Test, [7; 32]);
     let unknown = secrecy::ExposeSecret::expose_secret(&unknown).to_owned();
