@@ -134,6 +134,34 @@ async fn a_server_that_is_asked_to_end_under_load_ends_in_order_and_loses_nothin
     assert_eq!(stage.installation.complaints().await, [] as [String; 0]);
 }
 
+/// INV-2, INV-6; G15: nodes are replaced one after the other while events come in through both, and less than a
+/// thousandth is sent twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_are_replaced_one_by_one_under_load_and_nothing_is_lost() {
+    let mut stage = Stage::set().await;
+    let mut other = stage.installation.serve().await;
+    let through_the_other = stage.api.through(other.address());
+    let load = Load::through(&stage, &[stage.api.clone(), through_the_other]).await;
+    for _ in 0..2 {
+        for node in [&mut stage.node, &mut other] {
+            pause(Duration::from_secs(1)).await;
+            node.ask_to_end();
+            let status = node.ended(ORDERLY_END).await;
+            assert_eq!(status.code(), Some(0), "{status}");
+            node.start_again();
+            node.ready().await;
+        }
+    }
+    let promised = load.end().await;
+    load::assert_kept(&stage, &promised, ARRIVAL).await;
+    let (repeated, requests) = (load::repeated(&stage), stage.receiver.map(|_| ()).len());
+    assert!(
+        repeated * 1000 < requests,
+        "{repeated} of {requests} repeated"
+    );
+    assert_eq!(stage.installation.complaints().await, [] as [String; 0]);
+}
+
 /// INV-2; G13.
 #[tokio::test]
 async fn a_second_signal_ends_at_once_and_loses_nothing() {

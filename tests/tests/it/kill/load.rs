@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use posthorn_tests::program::{At, submission};
+use posthorn_tests::program::{At, Client, submission};
 use posthorn_tests::receiver::{Reply, Script};
 use posthorn_tests::wait::{pause, until};
 use tokio::task::JoinSet;
@@ -46,6 +46,11 @@ fn path(endpoint: usize) -> String {
 impl Load {
     /// Makes the endpoints and lets the writers begin.
     pub(super) async fn start(stage: &Stage) -> Self {
+        Self::through(stage, std::slice::from_ref(&stage.api)).await
+    }
+
+    /// The same with writers who are spread over several nodes.
+    pub(super) async fn through(stage: &Stage, nodes: &[Client]) -> Self {
         for endpoint in 0..ENDPOINTS {
             if endpoint < FAILING {
                 let failing = Script::first(REFUSED, Reply::status(500));
@@ -57,9 +62,8 @@ impl Load {
         let promised = Arc::new(Mutex::new(Vec::new()));
         let enough = CancellationToken::new();
         let mut writers = JoinSet::new();
-        for _ in 0..WRITERS {
-            let (api, promised, enough) =
-                (stage.api.clone(), Arc::clone(&promised), enough.clone());
+        for api in nodes.iter().cycle().take(WRITERS).cloned() {
+            let (promised, enough) = (Arc::clone(&promised), enough.clone());
             writers.spawn(async move {
                 while !enough.is_cancelled() {
                     if let Some(answer) = api.try_post("/v1/events", event()).await {
