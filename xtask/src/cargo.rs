@@ -70,7 +70,7 @@ pub(crate) fn build(
     if !status.success() {
         let text = std::fs::read_to_string(log).unwrap_or_default();
         bail!(
-            "the build failed:\n{}\n(all of it: {})",
+            "the build failed ({status}):\n{}\n(all of it: {})",
             tail(&text, 40),
             log.display()
         );
