@@ -62,8 +62,8 @@ impl Load {
         let promised = Arc::new(Mutex::new(Vec::new()));
         let enough = CancellationToken::new();
         let mut writers = JoinSet::new();
-        for api in nodes.iter().cycle().take(WRITERS).cloned() {
-            let (promised, enough) = (Arc::clone(&promised), enough.clone());
+        for api in nodes.iter().cycle().take(WRITERS) {
+            let (api, promised, enough) = (api.clone(), Arc::clone(&promised), enough.clone());
             writers.spawn(async move {
                 while !enough.is_cancelled() {
                     if let Some(answer) = api.try_post("/v1/events", event()).await {
