@@ -223,7 +223,7 @@ async fn metadata_may_be_absent_empty_or_null() {
     assert_eq!(stage.receiver.requests_to("/ok").len(), 3);
 }
 
-/// D22, D24, INV-12: what is paused waits, what is enabled again is delivered, what is deleted is cancelled.
+/// D22, INV-12: what is paused waits, and what is enabled again is delivered.
 #[tokio::test]
 async fn a_paused_endpoint_gets_its_events_when_it_is_enabled_again() {
     let stage = Stage::set().await;
