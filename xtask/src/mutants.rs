@@ -20,12 +20,15 @@ use crate::tidy::tests_of_promise;
 use crate::tools::postgres::Postgres;
 use crate::workspace::{Workspace, make_folder};
 
+/// The database that a mutant's queries are checked against: what `.sqlx/` says of them is no longer true.
+const QUERIES: &str = "posthorn_mutants";
+
 pub(crate) fn run(workspace: &Workspace, mut args: Args) -> Result<ExitCode> {
     let consent = Consent::new(args.flag("--yes"));
     let place = Place::of(workspace)?;
     let postgres = Postgres::ready(workspace, &place, consent)?;
     let cluster = Cluster::start(workspace, &place, &postgres, "mutants")?;
-    let count = check(workspace, &cluster.url("postgres"), &args.rest())?;
+    let count = check(workspace, &cluster, &args.rest())?;
     println!("{} mutants died, {} lived", count.passed, count.failed);
     Ok(if count.failed == 0 {
         ExitCode::SUCCESS
@@ -35,7 +38,8 @@ pub(crate) fn run(workspace: &Workspace, mut args: Args) -> Result<ExitCode> {
 }
 
 /// Tries the named mutants, or all.
-pub(crate) fn check(workspace: &Workspace, database: &str, names: &[String]) -> Result<Count> {
+pub(crate) fn check(workspace: &Workspace, cluster: &Cluster, names: &[String]) -> Result<Count> {
+    cluster.migrated(workspace, QUERIES)?;
     let copy = workspace.private()?.join("mutant");
     let mut count = Count::default();
     for patch in patches(workspace)? {
@@ -51,7 +55,7 @@ pub(crate) fn check(workspace: &Workspace, database: &str, names: &[String]) -> 
         let mut git = Command::new("git");
         capture(git.current_dir(&copy).arg("apply").arg(&patch))
             .with_context(|| format!("{name} no longer applies"))?;
-        let died = dies(workspace, &copy, &name, database)?;
+        let died = dies(workspace, &copy, &name, cluster)?;
         println!(
             "{name}: {}",
             if died {
@@ -107,20 +111,19 @@ fn fresh_copy(workspace: &Workspace, copy: &Path) -> Result<()> {
     Ok(())
 }
 
-fn dies(workspace: &Workspace, copy: &Path, name: &str, database: &str) -> Result<bool> {
+fn dies(workspace: &Workspace, copy: &Path, name: &str, cluster: &Cluster) -> Result<bool> {
     let promise = promise_of(name);
     let tests = tests_of_promise(workspace, &promise)?;
     if tests.is_empty() {
         bail!("{name}: docs/contract.toml lists no test for {promise}");
     }
-    let target = workspace.target().join("mutants");
-    let program = target.join("debug/posthorn");
-    let mut build = in_copy(workspace, copy, &target);
+    let program = target(workspace).join("debug/posthorn");
+    let mut build = in_copy(workspace, copy, cluster);
     // A mutant that does not compile proves nothing.
     capture(build.args(["build", "--quiet", "--bin", "posthorn"]))
         .with_context(|| format!("{name} does not compile"))?;
     let packages: BTreeSet<&String> = tests.iter().flat_map(|(_, packages)| packages).collect();
-    let mut run = in_copy(workspace, copy, &target);
+    let mut run = in_copy(workspace, copy, cluster);
     if which("cargo-nextest").is_some() {
         run.args(["nextest", "run", "--color", "never"]);
     } else {
@@ -130,7 +133,8 @@ fn dies(workspace: &Workspace, copy: &Path, name: &str, database: &str) -> Resul
         run.args(["--package", package]);
     }
     run.arg("--").args(tests.iter().map(|(test, _)| test));
-    run.env("POSTHORN_TEST_DATABASE", database)
+    run.env("POSTHORN_TEST_DATABASE", cluster.url("postgres"))
+        .env("POSTHORN_TEST_PG_BIN", cluster.bin())
         .env("POSTHORN_TEST_BIN", program);
     let output = run.output().context("starting the tests")?;
     let text = format!(
@@ -145,14 +149,19 @@ fn dies(workspace: &Workspace, copy: &Path, name: &str, database: &str) -> Resul
     Ok(count.failed > 0)
 }
 
-fn in_copy(workspace: &Workspace, copy: &Path, target: &Path) -> Command {
+fn in_copy(workspace: &Workspace, copy: &Path, cluster: &Cluster) -> Command {
     let mut cargo = cargo::command(workspace);
     cargo
         .current_dir(copy)
-        .env("CARGO_TARGET_DIR", target)
-        .env("SQLX_OFFLINE", "true")
-        .env_remove("DATABASE_URL");
+        .env("CARGO_TARGET_DIR", target(workspace))
+        .env("SQLX_OFFLINE", "false")
+        .env("DATABASE_URL", cluster.url(QUERIES));
     cargo
+}
+
+/// Apart from the checkout's own, so that what a mutant broke is in nobody's way.
+fn target(workspace: &Workspace) -> PathBuf {
+    workspace.target().join("mutants")
 }
 
 /// `INV-3-trimmed` → `INV-3`.
