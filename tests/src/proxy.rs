@@ -172,14 +172,10 @@ async fn requests(
     while from.read_buf(&mut bytes).await? > 0 {
         open(&mut way).await;
         seen.extend_from_slice(&bytes);
-        let began = loss.is_some();
         loss = loss.or_else(|| shared.marked(&seen));
         let due = loss
             .as_ref()
-            .is_some_and(|loss| match (began, loss.request.is_empty()) {
-                (_, true) => true,
-                (_, false) => find(&seen, &loss.request).is_some(),
-            });
+            .is_some_and(|loss| loss.request.is_empty() || find(&seen, &loss.request).is_some());
         match loss.as_ref().map(|loss| loss.lost) {
             Some(Lost::Request) if due => {
                 shared.losses.send_modify(|count| *count += 1);
