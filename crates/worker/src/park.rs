@@ -60,7 +60,7 @@ impl Parking {
             match self.sweep(of).await {
                 Ok(rows) => moved += rows,
                 Err(error) => {
-                    tracing::warn!(%error, endpoint = %of.endpoint, "parked deliveries could not be swept")
+                    tracing::warn!(%error, endpoint = %of.endpoint, "parked deliveries could not be swept");
                 }
             }
         }

@@ -122,7 +122,7 @@ impl Sender {
                 key: item.key(),
                 source: Source::Fresh,
                 content: Content {
-                    content_type: event.content_type.clone(),
+                    media_type: event.content_type.clone(),
                     payload: event.payload.clone(),
                     headers: event.headers.clone(),
                 },
@@ -158,7 +158,7 @@ impl Sender {
             key: due.key,
             source: Source::Pending,
             content: Content {
-                content_type: loaded.content_type,
+                media_type: loaded.content_type,
                 payload: loaded.payload,
                 headers,
             },
@@ -309,7 +309,11 @@ impl Sender {
             replay: prepared.replay,
             remote_address: came.remote_address,
             error: came.error,
-            response: came.answer.filter(|_| keeps(keep, success)).map(kept),
+            response: came
+                .answer
+                .as_ref()
+                .filter(|_| keeps(keep, success))
+                .map(kept),
             config_seq: entry.config_seq,
         };
         let consequence = match decided {
@@ -411,7 +415,7 @@ fn keeps(keep: KeepResponses, success: bool) -> bool {
     }
 }
 
-fn kept(answer: Answer) -> KeptResponse {
+fn kept(answer: &Answer) -> KeptResponse {
     let headers = serde_json::to_string(&answer.headers).unwrap_or_else(|_| "[]".to_owned());
     KeptResponse {
         headers,

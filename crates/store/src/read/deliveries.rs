@@ -117,6 +117,7 @@ struct Record {
     event_type: String,
     max_age_s: Option<i32>,
     deleted: bool,
+    endpoint_state: Option<String>,
     pending: bool,
     due: Option<DateTime<Utc>>,
     why: Option<String>,
@@ -196,6 +197,17 @@ impl Record {
         }
     }
 
+    /// Why a parked delivery waits. A replay keeps saying that it is one, so what holds it back is looked up.
+    fn parked_cause(&self) -> Option<String> {
+        if self.state() != DeliveryState::Parked {
+            return None;
+        }
+        match (self.why.as_deref(), self.endpoint_state.as_deref()) {
+            (Some("replay"), Some(state @ ("paused" | "disabled"))) => Some(state.to_owned()),
+            (why, _) => why.map(str::to_owned),
+        }
+    }
+
     /// When the delivery is given up: as its pending row says, else by its endpoint, as long as it waits.
     fn expires_at(&self, state: DeliveryState, event: EventId) -> Option<DateTime<Utc>> {
         match state {
@@ -220,9 +232,7 @@ impl Record {
         Delivery {
             id,
             state,
-            parked_cause: (state == DeliveryState::Parked)
-                .then(|| self.why.clone())
-                .flatten(),
+            parked_cause: self.parked_cause(),
             attempt_count: u32::try_from(self.attempts).unwrap_or(u32::MAX),
             next_attempt_at: self.due.filter(|_| open),
             delivered_at: self.delivered_at,
@@ -255,6 +265,7 @@ mod tests {
             event_type: "invoice.paid".into(),
             max_age_s: Some(60),
             deleted: false,
+            endpoint_state: Some("enabled".into()),
             pending: false,
             due: None,
             why: None,
@@ -327,6 +338,18 @@ mod tests {
             .state(),
             DeliveryState::Waiting
         );
+    }
+
+    #[test]
+    fn a_replay_that_a_paused_endpoint_holds_back_says_so() {
+        let held = |state: &str| Record {
+            pending: true,
+            why: Some("replay".into()),
+            endpoint_state: Some(state.into()),
+            ..record()
+        };
+        assert_eq!(held("paused").parked_cause().as_deref(), Some("paused"));
+        assert_eq!(held("enabled").parked_cause().as_deref(), Some("replay"));
     }
 
     #[test]

@@ -19,6 +19,7 @@ SELECT page.endpoint_id AS "endpoint_id!",
        page.type AS "event_type!",
        endpoint.max_age_s AS "max_age_s?",
        coalesce(endpoint.deleted, true) AS "deleted!",
+       endpoint.state AS "endpoint_state?",
        waits.tenant_id IS NOT NULL AS "pending!",
        waits.due AS "due?",
        waits.why AS "why?",
@@ -40,7 +41,7 @@ SELECT page.endpoint_id AS "endpoint_id!",
        latest.duration_ms AS "last_duration_ms?"
 FROM page
 LEFT JOIN LATERAL (
-    SELECT e.max_age_s, e.deleted_at IS NOT NULL AS deleted
+    SELECT e.max_age_s, e.state, e.deleted_at IS NOT NULL AS deleted
     FROM endpoints e
     WHERE e.tenant_id = $1 AND e.id = page.endpoint_id
     LIMIT 1

@@ -12,7 +12,7 @@ use posthorn_store::configuration::EndpointConfig;
 
 /// What the event brings.
 pub(super) struct Content {
-    pub(super) content_type: String,
+    pub(super) media_type: String,
     pub(super) payload: Bytes,
     pub(super) headers: CustomHeaders,
 }
@@ -41,7 +41,7 @@ pub(super) fn headers(
     }
     let signature = signature_header(&in_force, &id, timestamp, &content.payload);
     let mut headers = HeaderMap::with_capacity(8 + config.headers.len() + content.headers.len());
-    headers.insert(CONTENT_TYPE, value("content-type", &content.content_type)?);
+    headers.insert(CONTENT_TYPE, value("content-type", &content.media_type)?);
     headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
     headers.insert(
         USER_AGENT,
