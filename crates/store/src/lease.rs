@@ -145,6 +145,15 @@ pub async fn leave(
 ) -> Result<(), sqlx::Error> {
     let state = if nothing_open { "recovered" } else { "closed" };
     let mut tx = database.system().begin().await?;
+    // First the node's row, then its lanes', as whoever closes a lapsed stream does.
+    sqlx::query!(
+        "UPDATE nodes SET state = $2, watermark = GREATEST(watermark, $3) WHERE stream = $1 AND state = 'open'",
+        stream,
+        state,
+        watermark.uuid(),
+    )
+    .execute(&mut *tx)
+    .await?;
     sqlx::query!(
         "SELECT 1 AS one FROM streams WHERE stream = $1 FOR UPDATE",
         stream
@@ -154,14 +163,6 @@ pub async fn leave(
     sqlx::query!(
         "UPDATE streams SET state = 'closed' WHERE stream = $1",
         stream
-    )
-    .execute(&mut *tx)
-    .await?;
-    sqlx::query!(
-        "UPDATE nodes SET state = $2, watermark = GREATEST(watermark, $3) WHERE stream = $1 AND state = 'open'",
-        stream,
-        state,
-        watermark.uuid(),
     )
     .execute(&mut *tx)
     .await?;

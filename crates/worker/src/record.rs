@@ -156,6 +156,9 @@ impl RecordLoop {
         }
         // Its id stays open: the delivery is found again by recovery, at worst as a duplicate.
         metrics::counter!("posthorn_results_refused_total").increment(1);
+        let held = (result.fact.key(), was_pending(&result.fact));
+        drop(result);
+        self.dispatcher.recorded(std::iter::once(held));
         true
     }
 

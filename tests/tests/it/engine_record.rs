@@ -356,7 +356,7 @@ fn unstorable(key: DeliveryKey) -> Fact {
     if let Fact::Attempted { attempt, .. } = &mut fact
         && let Some(error) = &mut attempt.error
     {
-        error.detail = "a\0b".to_owned();
+        "a\0b".clone_into(&mut error.detail);
     }
     fact
 }
