@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::html::{escape, inline, prose};
 use super::page::page;
+use crate::access::{OPERATIONS, Operation};
 use crate::problem::Problem;
 
 /// The whole reference of `document`. `public_url` is where its examples call.
@@ -25,7 +26,7 @@ pub(crate) fn render(document: &Value, public_url: &str) -> String {
                 "<a href=\"#{id}\">{}</a>",
                 escape(text(operation, "/summary").trim_end_matches('.'))
             )]);
-            main.push_str(&render_operation(&path, &method, operation));
+            main.push_str(&render_operation(path, method, operation));
         }
     }
     navigation.push_str("<h2>Objects</h2>");
@@ -85,16 +86,16 @@ fn introduction(document: &Value, public_url: &str) -> String {
     )
 }
 
-fn operations<'a>(document: &'a Value, tag: &str) -> Vec<(String, String, &'a Value)> {
-    let mut found = Vec::new();
-    for (path, item) in object(document, "/paths") {
-        for (method, operation) in item.as_object().into_iter().flatten() {
-            if text(operation, "/tags/0") == tag {
-                found.push((path.clone(), method.to_uppercase(), operation));
-            }
-        }
-    }
-    found
+/// The operations of a tag with path and method, in the order of the table.
+fn operations<'a>(document: &'a Value, tag: &str) -> Vec<(&'static str, &'static str, &'a Value)> {
+    let of = |operation: &'static Operation| {
+        let method = operation.method.as_str();
+        let entry = object(document, "/paths")
+            .get(operation.path)?
+            .get(method.to_lowercase())?;
+        (text(entry, "/tags/0") == tag).then_some((operation.path, method, entry))
+    };
+    OPERATIONS.iter().filter_map(of).collect()
 }
 
 fn render_operation(path: &str, method: &str, operation: &Value) -> String {
@@ -296,7 +297,6 @@ fn object<'a>(value: &'a Value, pointer: &str) -> &'a Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::OPERATIONS;
     use crate::openapi::document;
 
     #[test]
