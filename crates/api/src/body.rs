@@ -100,11 +100,18 @@ pub(crate) async fn read_json(
 /// # Errors
 /// 400 where it is not JSON; 422 with a pointer where it is, but not what is wanted.
 pub(crate) fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Failure> {
+    // An array would be taken for an object's fields in their order, which nobody may rely on.
+    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+    let object = first == Some(&b'{');
     // The plain pass is the fast one; only a text that fails is read again for the place of its fault.
-    if let Ok(value) = serde_json::from_slice(bytes) {
+    if object && let Ok(value) = serde_json::from_slice(bytes) {
         return Ok(value);
     }
     well_formed(bytes)?;
+    if !object {
+        let error = <serde_json::Error as serde::de::Error>::custom("expected an object");
+        return Err(fault(String::new(), &error));
+    }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     match serde_path_to_error::deserialize(&mut deserializer) {
         Ok(value) => Ok(value),

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use axum::extract::{FromRequestParts, RawPathParams};
 use chrono::{DateTime, SecondsFormat, Utc};
 use http::request::Parts;
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::openapi::RefOr;
@@ -89,6 +90,31 @@ impl<T> Change<T> {
     }
 }
 
+/// A `T` that is written as a JSON object: an array would be taken for its fields in their order, which nobody may
+/// rely on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Object<T>(pub T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor(std::marker::PhantomData))
+    }
+}
+
+struct ObjectVisitor<T>(std::marker::PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+    }
+}
+
 /// A JSON object of `T`, each name once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pairs<T>(pub BTreeMap<String, T>);
@@ -139,6 +165,14 @@ mod tests {
         assert_eq!(read(r#"{"a":null}"#).unwrap().a, Change::Null);
         assert_eq!(read(r#"{"a":1}"#).unwrap().a, Change::Value(1));
         assert!(read(r#"{"b":null}"#).is_err());
+    }
+
+    #[test]
+    fn an_object_is_not_read_from_an_array() {
+        let read = |text| serde_json::from_str::<Object<Patch>>(text);
+        assert_eq!(read(r#"{"b":1}"#).unwrap().0.b, Some(1));
+        assert!(read("[1,1]").is_err());
+        assert!(read("null").is_err());
     }
 
     #[test]

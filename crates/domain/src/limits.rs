@@ -174,9 +174,7 @@ pub const DUE_ROWS: usize = 1024;
 
 /// How long a lease holds without renewal.
 pub const LEASE_TTL: Duration = Duration::from_secs(8);
-/// How often a lease is renewed.
-pub const LEASE_RENEWAL: Duration = Duration::from_secs(2);
-/// How often the watermark is written.
+/// How often a lease is renewed, and the watermark written with it.
 pub const WATERMARK_EVERY: Duration = Duration::from_secs(1);
 /// How often a node looks for changes of the configuration.
 pub const CONFIG_POLL: Duration = Duration::from_millis(250);
@@ -215,7 +213,7 @@ pub const DUE_POLL: Duration = Duration::from_millis(200);
 /// How often the scan for due rows begins anew from the earliest: rows commit behind a cursor.
 pub const DUE_RESTART: Duration = Duration::from_secs(15);
 /// How often parked rows are swept, drained or ended.
-pub const PARK_SWEEP: Duration = Duration::from_millis(500);
+pub const PARK_SWEEP: Duration = Duration::from_millis(200);
 /// Endpoints with parked rows that one sweep looks at.
 pub const PARK_SWEEP_ENDPOINTS: i64 = 4096;
 /// How long a stopping node waits for the requests that are out: a little more than any may take.

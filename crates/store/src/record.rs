@@ -35,7 +35,10 @@ impl RecordError {
             .and_then(|e| e.try_downcast_ref::<PgDatabaseError>());
         let data = refusal.is_some_and(|refusal| {
             let fatal = matches!(refusal.severity(), PgSeverity::Fatal | PgSeverity::Panic);
+            // A missing partition is a 23514 without a constraint's name: the table's state, not a row's fault.
+            let partition = refusal.code() == "23514" && refusal.constraint().is_none();
             !fatal
+                && !partition
                 && ["22", "23", "54"]
                     .iter()
                     .any(|class| refusal.code().starts_with(class))

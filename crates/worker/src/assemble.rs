@@ -30,6 +30,12 @@ use crate::send::Sender;
 /// How often leaves for coming days are looked after.
 const PARTITIONS: Duration = Duration::from_hours(1);
 
+/// How long one step of a loop may take: a little more than its statements may by the server's own limit.
+const STEP: Duration = Duration::from_secs(12);
+
+/// The same for loops whose steps are many statements: recovery, sweeps, leaves.
+const LONG_STEP: Duration = Duration::from_mins(10);
+
 /// What the engine is made from.
 pub struct WorkerParts {
     /// The database.
@@ -156,6 +162,9 @@ impl Worker {
         self.batcher.end().await;
         self.dispatch.end().await;
         self.record.end().await;
+        for timer in &self.timers {
+            timer.stop.cancel();
+        }
         for timer in self.timers {
             timer.end().await;
         }
@@ -167,8 +176,10 @@ impl Worker {
         let watermark = stream
             .open()
             .watermark(self.clock.now(), self.entropy.bytes());
-        let left: Result<(), DatabaseError> =
-            lease::leave(&self.database, stream.id(), watermark, nothing_open).await;
+        let leaving = lease::leave(&self.database, stream.id(), watermark, nothing_open);
+        let left: Result<(), DatabaseError> = tokio::time::timeout(STEP, leaving)
+            .await
+            .unwrap_or(Err(DatabaseError::PoolTimedOut));
         match left {
             Ok(()) => tracing::info!(stream = stream.id(), nothing_open, "left the stream"),
             Err(error) => {
@@ -222,50 +233,50 @@ impl Timers {
         );
         let recovery = Recovery::new(database.clone(), hint.clone());
         vec![
+            every(&clock, (limits::WATERMARK_EVERY, STEP), None, keeping, keep),
             every(
                 &clock,
-                limits::WATERMARK_EVERY,
-                None,
-                keeping,
-                |keeping: Arc<Keeping>| async move {
-                    keeping.run_once().await;
-                },
-            ),
-            every(
-                &clock,
-                limits::WATERMARK_EVERY,
+                (limits::WATERMARK_EVERY, LONG_STEP),
                 None,
                 recovery,
-                |recovery: Arc<Recovery>| async move {
-                    recovery.run_once().await;
-                },
+                take_up,
             ),
             every(
                 &clock,
-                limits::DUE_POLL,
+                (limits::DUE_POLL, STEP),
                 Some(hint),
                 due,
-                |due: Arc<DueTimer>| async move {
-                    due.run_once().await;
-                },
+                look_for_due,
             ),
             every(
                 &clock,
-                limits::PARK_SWEEP,
+                (limits::PARK_SWEEP, LONG_STEP),
                 None,
                 parking,
-                |parking: Arc<Parking>| async move {
-                    parking.run_once().await;
-                },
+                sweep,
             ),
-            every(&clock, limits::CONFIG_POLL, None, cache, refresh),
-            every(&clock, PARTITIONS, None, database.clone(), make_leaves),
+            every(&clock, (limits::CONFIG_POLL, STEP), None, cache, refresh),
+            every(
+                &clock,
+                (PARTITIONS, LONG_STEP),
+                None,
+                database.clone(),
+                make_leaves,
+            ),
         ]
     }
 }
 
 /// A loop by the clock, on its own task: a long recovery must not keep the lease waiting.
-fn every<T, F, S>(clock: &Clock, period: Duration, hint: Option<DueHint>, state: T, step: F) -> Loop
+///
+/// A step that takes longer than `limit` is given up: its connection may be one that nobody answers on any more.
+fn every<T, F, S>(
+    clock: &Clock,
+    (period, limit): (Duration, Duration),
+    hint: Option<DueHint>,
+    state: T,
+    step: F,
+) -> Loop
 where
     T: Send + Sync + 'static,
     F: Fn(Arc<T>) -> S + Send + Sync + 'static,
@@ -278,10 +289,33 @@ where
             period,
             hint.as_ref().map(DueHint::listen),
             &stop,
-            || step(Arc::clone(&state)),
+            || {
+                let bounded = tokio::time::timeout(limit, step(Arc::clone(&state)));
+                async move {
+                    if bounded.await.is_err() {
+                        tracing::warn!(?limit, "a step of a loop was given up");
+                    }
+                }
+            },
         )
         .await;
     })
+}
+
+async fn keep(keeping: Arc<Keeping>) {
+    keeping.run_once().await;
+}
+
+async fn take_up(recovery: Arc<Recovery>) {
+    recovery.run_once().await;
+}
+
+async fn look_for_due(due: Arc<DueTimer>) {
+    due.run_once().await;
+}
+
+async fn sweep(parking: Arc<Parking>) {
+    parking.run_once().await;
 }
 
 async fn refresh(cache: Arc<ConfigCache>) {

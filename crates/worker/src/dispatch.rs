@@ -6,11 +6,12 @@
 
 mod lanes;
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use posthorn_domain::delivery::Why;
-use posthorn_domain::id::EndpointId;
+use posthorn_domain::id::{EndpointId, EventId, TenantId};
 use posthorn_domain::limits;
 use posthorn_store::accept::FreshEvent;
 use posthorn_store::clock::Clock;
@@ -116,18 +117,26 @@ impl Dispatcher {
         }
     }
 
-    /// Queues due rows. Answers whether some did not fit.
-    pub fn offer(&self, due: &[Due]) -> bool {
+    /// Queues due rows. Answers the endpoints of which some did not fit.
+    pub fn offer(&self, due: &[Due]) -> HashSet<(TenantId, EndpointId)> {
         let now = self.clock.monotonic();
-        let mut full = false;
+        let mut full = HashSet::new();
         {
             let mut lanes = self.lanes();
             for row in due {
-                full |= lanes.push(Item::Pending(*row), now) == Err(Refusal::Full);
+                if lanes.push(Item::Pending(*row), now) == Err(Refusal::Full) {
+                    full.insert((row.key.tenant, row.key.endpoint));
+                }
             }
         }
         self.wake.notify_one();
         full
+    }
+
+    /// The events of an endpoint whose deliveries this node holds: queued, being sent, or not yet recorded.
+    #[must_use]
+    pub fn holding(&self, tenant: TenantId, endpoint: EndpointId) -> Vec<EventId> {
+        self.lanes().holding(tenant, endpoint)
     }
 
     /// How many more due rows of an endpoint there is room for.

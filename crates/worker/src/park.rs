@@ -4,6 +4,7 @@
 //! has room, ended where its own row says that it is deleted or gone, and swept for deliveries whose end has come.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use posthorn_domain::endpoint::EndpointState;
 use posthorn_domain::limits;
@@ -14,12 +15,16 @@ use posthorn_store::pending::{self, ParkedEndpoint};
 use crate::dispatch::Dispatcher;
 use crate::recover::Shards;
 
+/// How many shards further each sweep begins: prime to 256, so that every shard comes first in turn.
+const STRIDE: usize = 37;
+
 /// The sweep over parked rows.
 pub struct Parking {
     database: Database,
     cache: ConfigCache,
     dispatcher: Arc<Dispatcher>,
     shards: Shards,
+    sweeps: AtomicUsize,
 }
 
 impl Parking {
@@ -36,6 +41,7 @@ impl Parking {
             cache,
             dispatcher,
             shards,
+            sweeps: AtomicUsize::new(0),
         }
     }
 
@@ -45,6 +51,11 @@ impl Parking {
         if shards.is_empty() {
             return 0;
         }
+        // Each sweep begins elsewhere: should one see only so many endpoints, all have their turn.
+        let mut shards = shards.to_vec();
+        let turn = self.sweeps.fetch_add(1, Ordering::Relaxed);
+        let begin = turn.wrapping_mul(STRIDE) % shards.len();
+        shards.rotate_left(begin);
         let parked =
             match pending::parked_endpoints(&self.database, &shards, limits::PARK_SWEEP_ENDPOINTS)
                 .await

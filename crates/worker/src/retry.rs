@@ -1,10 +1,8 @@
 //! Retry: the due timer. Scans `pending` for what has come due in this node's shards and offers it to the dispatcher.
 //!
-//! The cursor is a hint: it goes back to the beginning every 15 s, since rows commit behind it, and whenever something
-//! did not fit. At most 64 rows of an endpoint are taken; the rest of that endpoint is parked by one statement, so that one
+//! The cursor is a hint: it goes back to the beginning every 15 s, since rows commit behind it. At most 64 rows of an endpoint are taken; the rest of that endpoint is parked by one statement, so that one
 //! long queue neither fills the scan nor hides the others (INV-13).
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -73,8 +71,8 @@ impl DueTimer {
                 return 0;
             }
         };
-        let full = self.offer(&due).await;
-        self.advance(&due, full);
+        self.offer(&due).await;
+        self.advance(from, &due);
         due.len()
     }
 
@@ -90,38 +88,30 @@ impl DueTimer {
         cursor.at
     }
 
-    /// Moves on to the last row seen; back to the beginning where something did not fit.
-    fn advance(&self, due: &[Due], full: bool) {
+    /// Moves on to the last row seen. Where a whole scan had one and the same time, past it: what it left is found
+    /// when the scan begins anew.
+    fn advance(&self, from: DateTime<Utc>, due: &[Due]) {
+        let Some(last) = due.last() else { return };
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
-        if full {
-            cursor.at = DateTime::UNIX_EPOCH;
-        } else if let Some(last) = due.last() {
-            let whole = due.len() >= limits::DUE_ROWS;
-            cursor.at = if whole { last.due } else { last.due - OVERLAP };
-        }
+        cursor.at = if due.len() < limits::DUE_ROWS {
+            last.due - OVERLAP
+        } else if last.due > from {
+            last.due
+        } else {
+            from + TimeDelta::microseconds(1)
+        };
     }
 
-    /// Offers what was found. An endpoint with more rows than there is room for has the rest parked.
-    async fn offer(&self, due: &[Due]) -> bool {
-        let mut rows: HashMap<_, Vec<_>> = HashMap::new();
-        for row in due {
-            rows.entry((row.key.tenant, row.key.endpoint))
-                .or_default()
-                .push(row.key.event);
-        }
-        let full = self.dispatcher.offer(due);
-        for ((tenant, endpoint), events) in rows {
-            // In the order of the scan, which is the order in which they were queued: these are about to be sent.
-            let Some((taken, [_, ..])) = events.split_at_checked(limits::DUE_ROWS_PER_ENDPOINT)
-            else {
-                continue;
-            };
+    /// Offers what was found. An endpoint with more rows than there is room for has the rest parked, all but what this
+    /// node holds: so the next scans see the others.
+    async fn offer(&self, due: &[Due]) {
+        for (tenant, endpoint) in self.dispatcher.offer(due) {
+            let held = self.dispatcher.holding(tenant, endpoint);
             if let Err(error) =
-                pending::park_due(&self.database, tenant, endpoint, Why::Capacity, taken).await
+                pending::park_due(&self.database, tenant, endpoint, Why::Capacity, &held).await
             {
                 tracing::warn!(%error, "due deliveries could not be parked");
             }
         }
-        full
     }
 }

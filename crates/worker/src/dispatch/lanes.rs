@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use posthorn_domain::id::{EndpointId, TenantId};
+use posthorn_domain::id::{EndpointId, EventId, TenantId};
 use posthorn_domain::limits;
 use posthorn_store::accept::FreshEvent;
 use posthorn_store::pending::Due;
@@ -269,6 +269,12 @@ impl Lanes {
     pub(super) fn room(&self, endpoint: EndpointId) -> usize {
         limits::DUE_ROWS_PER_ENDPOINT
             .saturating_sub(self.pending.get(&endpoint).copied().unwrap_or(0))
+    }
+
+    /// The events of an endpoint whose deliveries are held. Walks all that is held: asked only when an endpoint is full.
+    pub(super) fn holding(&self, tenant: TenantId, endpoint: EndpointId) -> Vec<EventId> {
+        let of = |key: &&DeliveryKey| key.tenant == tenant && key.endpoint == endpoint;
+        self.held.keys().filter(of).map(|key| key.event).collect()
     }
 
     /// Requests under way.

@@ -22,7 +22,7 @@ use crate::faults::Faults;
 use crate::problem::Failure;
 use crate::query::NoQuery;
 use crate::state::ApiState;
-use crate::wire::{Pairs, present};
+use crate::wire::{Object, Pairs, present};
 
 /// An endpoint to be made. What is absent has its default.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -51,7 +51,7 @@ pub(in crate::routes) struct CreateEndpoint {
     /// When a failed attempt is followed by another. Default: the preset `standard`.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<policy::RetryPolicy>, nullable = false)]
-    retry_policy: Option<RetryPolicy>,
+    retry_policy: Option<Object<RetryPolicy>>,
     /// Every delivery's end, in seconds from accept. Default (null): the policy's span and a day, at least 5 days.
     #[serde(default)]
     #[schema(minimum = 60, maximum = 2_592_000)]
@@ -66,8 +66,8 @@ pub(in crate::routes) struct CreateEndpoint {
     fatal_statuses: Option<Vec<u16>>,
     /// How requests are signed. Default `v1`.
     #[serde(default, deserialize_with = "present")]
-    #[schema(nullable = false)]
-    signing: Option<SigningRequest>,
+    #[schema(value_type = Option<SigningRequest>, nullable = false)]
+    signing: Option<Object<SigningRequest>>,
     /// Which answers are kept with their attempts: `failures` (default), `all`, `none`.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<super::update::KeepWord>, nullable = false)]
@@ -135,7 +135,7 @@ impl CreateEndpoint {
         let url = fields::url(&self.url, egress, &mut faults);
         let schemes = self
             .signing
-            .and_then(|signing| fields::signing(signing, &mut faults));
+            .and_then(|Object(signing)| fields::signing(signing, &mut faults));
         let schemes = schemes.unwrap_or_else(|| vec![SigningScheme::V1]);
         let secret = self
             .secret
@@ -175,7 +175,10 @@ impl CreateEndpoint {
                     description: words.unwrap_or_default(),
                     event_types,
                     headers: headers.unwrap_or_default(),
-                    retry_policy: self.retry_policy.unwrap_or_default(),
+                    retry_policy: self
+                        .retry_policy
+                        .map(|Object(policy)| policy)
+                        .unwrap_or_default(),
                     max_age_s,
                     timeout_ms: timeout_ms.unwrap_or(TIMEOUT_DEFAULT_MS),
                     fatal_statuses: fatal.unwrap_or_default(),

@@ -18,7 +18,7 @@ use crate::faults::Faults;
 use crate::problem::Failure;
 use crate::query::NoQuery;
 use crate::state::ApiState;
-use crate::wire::{Change, Id, Pairs, present};
+use crate::wire::{Change, Id, Object, Pairs, present};
 
 /// Changes of an endpoint. What is absent stays; null clears, which brings the default back.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -48,7 +48,7 @@ pub(in crate::routes) struct UpdateEndpoint {
     /// The policy, whole.
     #[serde(default)]
     #[schema(value_type = Option<policy::RetryPolicy>)]
-    retry_policy: Change<RetryPolicy>,
+    retry_policy: Change<Object<RetryPolicy>>,
     /// Every delivery's end, in seconds from accept; null: what the policy says.
     #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 60, maximum = 2_592_000)]
@@ -64,7 +64,7 @@ pub(in crate::routes) struct UpdateEndpoint {
     /// How requests are signed. A scheme that comes gets a fresh secret, one that goes stops signing at once.
     #[serde(default)]
     #[schema(value_type = Option<SigningRequest>)]
-    signing: Change<SigningRequest>,
+    signing: Change<Object<SigningRequest>>,
     /// Which answers are kept with their attempts.
     #[serde(default)]
     #[schema(value_type = Option<KeepWord>)]
@@ -175,7 +175,10 @@ impl UpdateEndpoint {
                 Change::Null => Some(HeaderChanges::Clear),
                 Change::Value(Pairs(changes)) => Some(HeaderChanges::Merge(changes)),
             },
-            retry_policy: self.retry_policy.or(RetryPolicy::default),
+            retry_policy: self
+                .retry_policy
+                .or(|| Object(RetryPolicy::default()))
+                .map(|Object(policy)| policy),
             max_age_s: patch(self.max_age_s, |seconds| {
                 fields::max_age_s(seconds, &mut faults)
             }),
@@ -190,7 +193,7 @@ impl UpdateEndpoint {
             signing_schemes: match self.signing {
                 Change::Absent => None,
                 Change::Null => Some(vec![SigningScheme::V1]),
-                Change::Value(signing) => fields::signing(signing, &mut faults),
+                Change::Value(Object(signing)) => fields::signing(signing, &mut faults),
             },
             keep_responses: self.keep_responses.or(|| KeepResponses::Failures),
             metadata: patch(self.metadata, |Pairs(changes)| Some(changes)),
