@@ -24,6 +24,7 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
+    raise_open_files();
     // One stack for TLS, to the database and to endpoints. It can only be installed already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let runtime = match tokio::runtime::Builder::new_multi_thread()
@@ -37,6 +38,19 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(&error),
     }
+}
+
+/// Raises the soft limit of open files to the hard one. The usual soft limit of 1,024 is below what a node may have
+/// open towards endpoints and callers, and running out would look like a fault of theirs.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    // Where it is refused the lower limit stands, as before.
+    let _ = setrlimit(Resource::Nofile, raised);
 }
 
 fn failed(error: &anyhow::Error) -> ExitCode {

@@ -145,10 +145,10 @@ impl Cluster {
             tracing::info!("PostgreSQL goes on: another posthorn uses it");
             return Ok(());
         }
-        self.process
-            .into_inner()
-            .stop(&self.folders, &self.clock)
-            .await
+        let process = self.process.into_inner();
+        process.stop(&self.folders, &self.clock).await?;
+        self.folders.leave_socket();
+        Ok(())
     }
 }
 

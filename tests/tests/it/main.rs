@@ -21,6 +21,7 @@ mod engine_scene;
 mod engine_shutdown;
 mod engine_states;
 mod engine_walls;
+mod first_run;
 mod input;
 mod kill;
 mod receiver;

@@ -58,6 +58,14 @@ impl Folders {
         &self.socket_dir
     }
 
+    /// Takes away a socket's folder that is not in the data folder; the next start makes it again.
+    pub(super) fn leave_socket(&self) {
+        if !self.socket_dir.starts_with(&self.data_dir) {
+            // One that is not empty is left as it is.
+            let _ = fs::remove_dir(&self.socket_dir);
+        }
+    }
+
     pub(super) fn start_log(&self) -> PathBuf {
         self.data_dir.join("postgres-start.log")
     }
