@@ -65,6 +65,12 @@ impl TestDatabase {
     /// The same through a proxy, which may lose what is said.
     #[must_use]
     pub fn pools_through(&self, proxy: &Proxy) -> Database {
+        self.few_pools_through(proxy, 4)
+    }
+
+    /// The same with so many connections for the engine.
+    #[must_use]
+    pub fn few_pools_through(&self, proxy: &Proxy, system_connections: u32) -> Database {
         let connect = self
             .options()
             .host(&proxy.address().ip().to_string())
@@ -73,7 +79,7 @@ impl TestDatabase {
         Database::new(DatabaseOptions {
             connect,
             become_app: true,
-            system_connections: 4,
+            system_connections,
             tenant_connections: 2,
         })
     }

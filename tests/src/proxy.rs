@@ -36,7 +36,7 @@ pub struct Loss {
     pub marker: Bytes,
     /// Bytes that tell the request on it, looked for after the marker. Empty: the request with the marker itself.
     pub request: Bytes,
-    /// Which of the two does not arrive. Then the connection is closed.
+    /// Which of the two does not arrive. Then the connection is closed, unless everything is lost.
     pub lost: Lost,
 }
 
@@ -47,6 +47,8 @@ pub enum Lost {
     Request,
     /// The database has done it all, and nobody hears.
     Answer,
+    /// The request does not arrive, and the connection is not closed either: nobody answers on it any more.
+    Everything,
 }
 
 /// A running proxy.
@@ -183,6 +185,10 @@ async fn requests(
             }
             Some(Lost::Answer) if due => {
                 deaf.send_replace(true);
+            }
+            Some(Lost::Everything) if due => {
+                shared.losses.send_modify(|count| *count += 1);
+                std::future::pending::<()>().await;
             }
             _ => {}
         }

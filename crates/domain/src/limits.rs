@@ -194,6 +194,13 @@ pub const LIST_MAX: u32 = 250;
 
 /// How long a request waits for a connection.
 pub const DATABASE_WAIT: Duration = Duration::from_secs(5);
+/// How long one step at the database may take, on this side: a little more than its statements may by the server's own
+/// limit. After it the connection counts as one that nobody answers on any more.
+pub const STEP: Duration = Duration::from_secs(12);
+/// The same for steps that are many statements: recovery, sweeps, leaves.
+pub const LONG_STEP: Duration = Duration::from_mins(10);
+/// How long a connection that comes back to its pool has to say that it still lives.
+pub const DATABASE_RETURN: Duration = Duration::from_secs(2);
 /// How long the batcher waits for the answer to a flush: a little longer than the statement may take.
 pub const FLUSH_WAIT: Duration = Duration::from_secs(12);
 /// How long a caller waits for its event to be durable; then 503, whatever becomes of it.

@@ -134,6 +134,15 @@ fn pool(connections: u32) -> PgPoolOptions {
     PgPoolOptions::new()
         .max_connections(connections)
         .acquire_timeout(limits::DATABASE_WAIT)
+        // Asked again without a bound by the pool itself: a connection that nobody answers on any more would keep its place.
+        .after_release(|connection, _| {
+            Box::pin(async move {
+                tokio::time::timeout(limits::DATABASE_RETURN, connection.ping())
+                    .await
+                    .unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
+                Ok(true)
+            })
+        })
         .idle_timeout(Duration::from_mins(5))
         .max_lifetime(Duration::from_mins(30))
 }

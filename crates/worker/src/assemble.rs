@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use posthorn_domain::limits;
+use posthorn_domain::limits::{self, LONG_STEP, STEP};
 use posthorn_egress::Egress;
 use posthorn_store::accept::{Batcher, FreshEvent};
 use posthorn_store::clock::Clock;
@@ -29,12 +29,6 @@ use crate::send::Sender;
 
 /// How often leaves for coming days are looked after.
 const PARTITIONS: Duration = Duration::from_hours(1);
-
-/// How long one step of a loop may take: a little more than its statements may by the server's own limit.
-const STEP: Duration = Duration::from_secs(12);
-
-/// The same for loops whose steps are many statements: recovery, sweeps, leaves.
-const LONG_STEP: Duration = Duration::from_mins(10);
 
 /// What the engine is made from.
 pub struct WorkerParts {

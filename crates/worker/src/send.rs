@@ -2,6 +2,7 @@
 
 mod request;
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,10 +12,11 @@ use posthorn_domain::delivery::{
 };
 use posthorn_domain::endpoint::{EndpointState, KeepResponses};
 use posthorn_domain::id::ReplayId;
+use posthorn_domain::limits;
 use posthorn_egress::{Answer, Egress, Outgoing, Sent};
 use posthorn_store::clock::Clock;
 use posthorn_store::configuration::{ConfigCache, EndpointConfig, EndpointEntry};
-use posthorn_store::database::Database;
+use posthorn_store::database::{Database, DatabaseError};
 use posthorn_store::entropy::Entropy;
 use posthorn_store::gone;
 use posthorn_store::pending::{self, Due, Load, ParkedEndpoint};
@@ -139,7 +141,7 @@ impl Sender {
 
     /// Reads a pending row again, at the moment of sending.
     async fn load(&self, due: &Due) -> Option<Prepared> {
-        let loaded = match pending::load(&self.database, due).await {
+        let loaded = match bounded(pending::load(&self.database, due)).await {
             Ok(Load::Ready(loaded)) => *loaded,
             Ok(Load::Expired) => return self.bury(due, Cause::Expired).await,
             Ok(Load::PayloadGone) => return self.bury(due, Cause::PayloadGone).await,
@@ -172,7 +174,7 @@ impl Sender {
     }
 
     async fn bury(&self, due: &Due, cause: Cause) -> Option<Prepared> {
-        if let Err(error) = pending::bury(&self.database, due, cause).await {
+        if let Err(error) = bounded(pending::bury(&self.database, due, cause)).await {
             tracing::warn!(%error, "a delivery whose end has come could not be moved");
         }
         None
@@ -184,10 +186,9 @@ impl Sender {
             Item::Fresh(event, _) if event.stream.is_closed() => None,
             Item::Fresh(..) => Some(self.dispatcher.parked(item, why, false).fact),
             Item::Pending(due) => {
-                if let Err(error) =
-                    pending::park_due(&self.database, due.key.tenant, due.key.endpoint, why, &[])
-                        .await
-                {
+                let (tenant, endpoint) = (due.key.tenant, due.key.endpoint);
+                let parked = pending::park_due(&self.database, tenant, endpoint, why, &[]);
+                if let Err(error) = bounded(parked).await {
                     tracing::warn!(%error, "due deliveries could not be parked");
                 }
                 None
@@ -205,7 +206,7 @@ impl Sender {
                     tenant: due.key.tenant,
                     endpoint: due.key.endpoint,
                 };
-                if let Err(error) = pending::cancel(&self.database, of).await {
+                if let Err(error) = bounded(pending::cancel(&self.database, of)).await {
                     tracing::warn!(%error, "deliveries of a deleted endpoint could not be ended");
                 }
             }
@@ -273,10 +274,11 @@ impl Sender {
     }
 
     async fn disable(&self, key: DeliveryKey, config_seq: i64) {
-        match gone::disable(&self.database, key.tenant, key.endpoint, config_seq).await {
+        let disabled = gone::disable(&self.database, key.tenant, key.endpoint, config_seq);
+        match bounded(disabled).await {
             Ok(true) => {
                 tracing::info!(endpoint = %key.endpoint, "an endpoint answered 410 and is disabled");
-                if let Err(error) = self.cache.refresh().await {
+                if let Err(error) = bounded(self.cache.refresh()).await {
                     tracing::warn!(%error, "the configuration could not be read again");
                 }
             }
@@ -334,6 +336,16 @@ impl Sender {
             application: None,
         }
     }
+}
+
+/// A step at the database, given up when nobody answers: one of the endpoint's slots hangs on it (INV-11, INV-13). What it
+/// was about is found again by the due timer.
+async fn bounded<T>(
+    step: impl Future<Output = Result<T, DatabaseError>>,
+) -> Result<T, DatabaseError> {
+    tokio::time::timeout(limits::STEP, step)
+        .await
+        .unwrap_or(Err(DatabaseError::PoolTimedOut))
 }
 
 /// Frees a delivery's slot should sending it panic: a fault of ours must not use up an endpoint's slots. A pending row

@@ -10,6 +10,7 @@
 
 mod api;
 mod engine_accept;
+mod engine_deadlines;
 mod engine_fence;
 mod engine_nodes;
 mod engine_plans;
