@@ -6,6 +6,7 @@ mod bodies;
 mod dead_letters;
 mod endpoints;
 mod events;
+mod objects;
 mod refusals;
 
 use std::sync::Arc;
