@@ -123,6 +123,16 @@ impl Node {
             .unwrap_or_default()
     }
 
+    /// Bytes of memory that it holds (Linux: its resident set).
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        let id = self.child.id().unwrap();
+        let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.split_whitespace().next());
+        kib.and_then(|kib| kib.parse::<u64>().ok()).unwrap() * 1024
+    }
+
     fn last_words(&self) -> String {
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();

@@ -4,6 +4,7 @@ mod addresses;
 mod bodies;
 mod callers;
 mod database;
+mod lengths;
 mod requests;
 
 use posthorn_tests::program::{Answer, At, Client};
