@@ -216,6 +216,7 @@ impl Operation {
     pub(crate) fn all_problems(&self) -> Vec<Problem> {
         let mut all = vec![
             Problem::Unauthenticated,
+            Problem::TenantForbidden,
             Problem::ScopeMissing,
             Problem::InvalidRequest,
             Problem::ParameterUnknown,

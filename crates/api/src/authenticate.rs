@@ -5,16 +5,20 @@
 //! the same. The scope comes from the table of operations, by the route that matched.
 
 use axum::extract::{FromRequestParts, MatchedPath};
-use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
+use http::{HeaderMap, HeaderName};
 use posthorn_domain::api_key;
+use posthorn_domain::id::TenantId;
 use posthorn_domain::scope::Scope;
 use posthorn_store::scope::TenantScope;
 
 use crate::access::Operation;
-use crate::problem::{Failure, Problem};
+use crate::problem::Failure;
 use crate::state::ApiState;
+
+/// Names the tenant that a person acts in; beside a key it may only repeat the key's own.
+const TENANT: HeaderName = HeaderName::from_static("posthorn-tenant");
 
 /// A program that may do what it asks for, in its tenant.
 #[derive(Clone, Debug)]
@@ -58,8 +62,10 @@ impl FromRequestParts<ApiState> for Caller {
                 parts.method
             ))
         })?;
-        let caller =
-            authenticate(&parts.headers, state).ok_or(Failure::new(Problem::Unauthenticated))?;
+        let caller = authenticate(&parts.headers, state).ok_or_else(Failure::unauthenticated)?;
+        if !names_no_other(&parts.headers, caller.tenant.tenant()) {
+            return Err(Failure::tenant_forbidden());
+        }
         if !caller.may(operation.scope) {
             return Err(Failure::scope_missing(operation));
         }
@@ -78,6 +84,15 @@ fn authenticate(headers: &HeaderMap, state: &ApiState) -> Option<Caller> {
     Some(Caller {
         tenant: TenantScope::new_authenticated(key.tenant),
         scopes: key.scopes.clone(),
+    })
+}
+
+/// Whether every header that names a tenant names this one. A key needs none; one that names another tenant, or that
+/// cannot be read, is a mistake which must not end in the wrong tenant (INV-9).
+fn names_no_other(headers: &HeaderMap, tenant: TenantId) -> bool {
+    headers.get_all(TENANT).iter().all(|value| {
+        let named = value.to_str().ok().and_then(|text| text.parse().ok());
+        named == Some(tenant)
     })
 }
 

@@ -70,7 +70,7 @@ impl FromRequest<ApiState> for NoBody {
             return Ok(Self);
         }
         if !typed || !is_json(&parts.headers, &parts.method) {
-            return Err(Failure::new(Problem::ContentTypeUnsupported));
+            return Err(Failure::content_type_unsupported(&parts.method));
         }
         parse::<Nothing>(&bytes).map(|Nothing {}| Self)
     }
@@ -89,7 +89,7 @@ pub(crate) async fn read_json(
 ) -> Result<Bytes, Failure> {
     refuse_headers(request.headers())?;
     if !is_json(request.headers(), request.method()) {
-        return Err(Failure::new(Problem::ContentTypeUnsupported));
+        return Err(Failure::content_type_unsupported(request.method()));
     }
     let (parts, body) = request.into_parts();
     collect(&parts.headers, body, state, limit, too_large).await
@@ -198,7 +198,10 @@ pub(crate) fn escape(name: &str) -> String {
 /// Refuses what a header asks for and we do not do, rather than ignore it.
 fn refuse_headers(headers: &HeaderMap) -> Result<(), Failure> {
     if headers.contains_key("idempotency-key") {
-        return Err(Failure::new(Problem::IdempotencyKeyUnsupported));
+        return Err(Failure::with_detail(
+            Problem::IdempotencyKeyUnsupported,
+            "leave the header Idempotency-Key out: this server would not keep it",
+        ));
     }
     let plain = headers
         .get_all(CONTENT_ENCODING)
@@ -207,7 +210,10 @@ fn refuse_headers(headers: &HeaderMap) -> Result<(), Failure> {
     if plain {
         Ok(())
     } else {
-        Err(Failure::new(Problem::ContentEncodingUnsupported))
+        Err(Failure::with_detail(
+            Problem::ContentEncodingUnsupported,
+            "send the body as it is, without Content-Encoding",
+        ))
     }
 }
 

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use chrono::{DateTime, SubsecRound as _, Utc};
+use chrono::{DateTime, Utc};
 use posthorn_domain::event_type::EventType;
 use posthorn_domain::header::CustomHeaders;
 use posthorn_domain::id::TenantId;
@@ -23,7 +23,7 @@ use crate::body::parse;
 use crate::failure::header_problem;
 use crate::faults::Faults;
 use crate::problem::{Failure, Problem};
-use crate::wire::Pairs;
+use crate::wire::{Pairs, moment};
 
 /// The media type that a payload given as a JSON value is sent with.
 const PAYLOAD_TYPE: &str = "application/json";
@@ -45,7 +45,7 @@ pub(crate) struct Envelope<'a> {
     #[serde(default, borrow)]
     #[schema(value_type = Option<String>, format = DateTime)]
     occurred_at: Option<Cow<'a, str>>,
-    /// At most 20 pairs that are shown and searched, never sent.
+    /// At most 20 pairs that are shown with the event and never sent.
     #[serde(default)]
     #[schema(value_type = Option<std::collections::HashMap<String, String>>)]
     metadata: Option<Pairs<String>>,
@@ -112,15 +112,15 @@ fn check_payload(payload: &[u8], faults: &mut Faults) -> Result<(), Failure> {
 }
 
 fn take_time(text: &str, faults: &mut Faults) -> Option<DateTime<Utc>> {
-    let time = DateTime::parse_from_rfc3339(text).ok();
+    let time = moment(text);
     if time.is_none() {
         faults.add(
             "/occurred_at",
             Problem::FieldInvalid,
-            "occurred_at must be a time as in 2026-01-31T09:30:00Z",
+            "occurred_at must be a time as in 2026-01-31T09:30:00Z, in the years 0 to 9999 of UTC",
         );
     }
-    time.map(|time| time.to_utc().trunc_subsecs(6))
+    time
 }
 
 #[cfg(test)]

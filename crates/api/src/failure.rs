@@ -69,7 +69,7 @@ impl From<AcceptError> for Failure {
                 Self::not_now(Problem::Unavailable, wait)
             }
             // The tenant went between authentication and accept: its keys are no longer valid.
-            AcceptError::TenantGone => Self::new(Problem::Unauthenticated),
+            AcceptError::TenantGone => Self::unauthenticated(),
             AcceptError::Refused => Self::new(Problem::Internal),
         };
         Self {

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
+use http::{Method, StatusCode};
 
 use crate::access::Operation;
 
@@ -63,6 +63,9 @@ problems! {
     Unauthenticated = UNAUTHORIZED, "unauthenticated", "A valid API key is needed";
     /// The API key is valid, but lacks the scope that this operation needs. The detail names the scope.
     ScopeMissing = FORBIDDEN, "scope_missing", "The API key lacks a scope";
+    /// The request names a tenant with `Posthorn-Tenant`, and the API key is another tenant's. A key acts in its own
+    /// tenant and in no other, so the header can be left out.
+    TenantForbidden = FORBIDDEN, "tenant_forbidden", "The API key is of another tenant";
     /// There is no such object in this tenant. An id of another tenant gets the same answer as one that never was.
     NotFound = NOT_FOUND, "not_found", "There is no such object";
     /// No operation has this path. Paths have no slash at their end.
@@ -256,6 +259,37 @@ impl Failure {
             cause: Some(cause.to_string()),
             ..Self::new(Problem::Internal)
         }
+    }
+
+    /// No valid key. The words are the same whatever is wrong with it, so that they help nobody guess.
+    #[must_use]
+    pub(crate) fn unauthenticated() -> Self {
+        Self::with_detail(
+            Problem::Unauthenticated,
+            "send one header `Authorization: Bearer KEY` with an API key that is whole, not revoked and not expired; \
+             `posthorn key create` makes one",
+        )
+    }
+
+    /// A body of a type that the operation does not take, given by this method.
+    #[must_use]
+    pub(crate) fn content_type_unsupported(method: &Method) -> Self {
+        let detail = if method == Method::PATCH {
+            "send the body as JSON in UTF-8 with `Content-Type: application/merge-patch+json` or `application/json`"
+        } else {
+            "send the body as JSON in UTF-8 with `Content-Type: application/json`"
+        };
+        Self::with_detail(Problem::ContentTypeUnsupported, detail)
+    }
+
+    /// A valid key beside the name of a tenant that is not the key's.
+    #[must_use]
+    pub(crate) fn tenant_forbidden() -> Self {
+        Self::with_detail(
+            Problem::TenantForbidden,
+            "the header Posthorn-Tenant does not name this API key's tenant: leave the header out, or use a key of \
+             the tenant that it names",
+        )
     }
 
     /// A valid key without the scope that the operation needs.

@@ -3,10 +3,11 @@
 use std::str::FromStr;
 
 use axum::extract::{FromRequestParts, Query};
-use chrono::{DateTime, SubsecRound as _, Utc};
+use chrono::{DateTime, Utc};
 use http::request::Parts;
 
 use crate::problem::{Failure, Fault, Problem};
+use crate::wire::moment;
 
 /// The parameters of a query, taken one by one by name; [`Parameters::finish`] refuses what is left.
 ///
@@ -82,15 +83,17 @@ impl Parameters {
     /// The value of `name` as a moment in RFC 3339, to the microsecond.
     pub(crate) fn time(&mut self, name: &'static str) -> Option<DateTime<Utc>> {
         let text = self.text(name)?;
-        let Ok(time) = DateTime::parse_from_rfc3339(&text) else {
+        let time = moment(&text);
+        if time.is_none() {
             self.fault(
                 name,
                 Problem::ParameterInvalid,
-                format!("{name} must be a time as in 2026-01-31T09:30:00Z"),
+                format!(
+                    "{name} must be a time as in 2026-01-31T09:30:00Z, in the years 0 to 9999 of UTC"
+                ),
             );
-            return None;
-        };
-        Some(time.to_utc().trunc_subsecs(6))
+        }
+        time
     }
 
     /// Notes a fault of the parameter `name`.

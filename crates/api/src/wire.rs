@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use axum::extract::{FromRequestParts, RawPathParams};
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, Datelike as _, SecondsFormat, Utc};
 use http::request::Parts;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, Visitor};
@@ -35,6 +35,16 @@ impl PartialSchema for Time {
 }
 
 impl ToSchema for Time {}
+
+/// Reads a moment as RFC 3339 writes it, to the microsecond.
+///
+/// Nothing where it is none, and where it could not be given back: an offset may push it out of the years 0 to 9999 of
+/// UTC, which RFC 3339 cannot write. A leap second is the second after it, as PostgreSQL has it.
+pub(crate) fn moment(text: &str) -> Option<DateTime<Utc>> {
+    let read = DateTime::parse_from_rfc3339(text).ok()?;
+    let time = DateTime::from_timestamp_micros(read.timestamp_micros())?;
+    (0..=9999).contains(&time.year()).then_some(time)
+}
 
 /// The one id in a path. A text that is no id of the right kind names nothing, so it is answered as an unknown
 /// id is.

@@ -141,6 +141,39 @@ fn metadata_may_be_absent_empty_or_null() {
 }
 
 #[test]
+fn a_time_that_could_not_be_given_back_is_refused_at_its_field() {
+    let with = |at: &str| {
+        submit(format!(
+            r#"{{"type":"a","payload":1,"occurred_at":"{at}"}}"#
+        ))
+    };
+    for at in [
+        "9999-12-31T23:59:59-01:00",
+        "9999-12-31T23:59:60Z",
+        "0000-01-01T00:00:00+00:01",
+        "10000-01-01T00:00:00Z",
+        "+010000-01-01T00:00:00Z",
+        "-0001-01-01T00:00:00Z",
+        "-infinity",
+        "infinity",
+        "0000-00-00T00:00:00Z",
+    ] {
+        let failure = with(at).unwrap_err();
+        assert_eq!(failure.problem, Problem::FieldInvalid, "{at}");
+        assert_eq!(failure.faults[0].pointer, "/occurred_at", "{at}");
+    }
+    for (at, kept) in [
+        ("9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59.999999Z"),
+        ("0000-01-01T00:00:00Z", "0000-01-01T00:00:00.000000Z"),
+        ("2016-12-31T23:59:60Z", "2017-01-01T00:00:00.000000Z"),
+    ] {
+        let read = with(at).unwrap().occurred_at.unwrap();
+        let text = read.to_rfc3339_opts(chrono::SecondsFormat::Micros, true);
+        assert_eq!(text, kept);
+    }
+}
+
+#[test]
 fn all_faults_of_an_event_are_told_at_once() {
     let failure =
         submit(r#"{"type":"a b","payload":1,"occurred_at":"now","headers":{"host":"x"}}"#)

@@ -9,7 +9,7 @@ use hyper::body::Frame;
 use posthorn_domain::limits;
 use serde_json::json;
 
-use super::Api;
+use super::{Api, text};
 
 const EVENTS: &str = "/v1/events";
 
@@ -34,7 +34,8 @@ async fn a_body_must_say_that_it_is_json() {
                     .unwrap(),
             )
             .await;
-        answer.refuses(415, "content_type_unsupported");
+        let refused = answer.refuses(415, "content_type_unsupported");
+        assert!(text(&refused, "detail").contains("Content-Type: application/json"));
     }
 }
 
@@ -49,9 +50,11 @@ async fn an_encoded_body_is_refused_unread() {
         .header(CONTENT_ENCODING, "gzip")
         .body(unreadable())
         .unwrap();
-    api.send(request)
+    let refused = api
+        .send(request)
         .await
         .refuses(415, "content_encoding_unsupported");
+    assert!(text(&refused, "detail").contains("without Content-Encoding"));
 }
 
 #[tokio::test]

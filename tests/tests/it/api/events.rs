@@ -34,6 +34,28 @@ async fn an_accepted_event_can_be_read_at_once() {
 }
 
 #[tokio::test]
+async fn the_first_and_the_last_time_that_can_be_written_are_given_back() {
+    let api = Api::start().await;
+    let program = api.program().await;
+    for at in ["0000-01-01T00:00:00.000000Z", "9999-12-31T23:59:59.999999Z"] {
+        let body = json!({ "type": "order.paid", "payload": 1, "occurred_at": at });
+        let accepted = program.post("/v1/events", &body).await.expect(202);
+        let event = program
+            .get(&format!("/v1/events/{}", text(&accepted, "id")))
+            .await
+            .expect(200);
+        assert_eq!(event["occurred_at"], at);
+    }
+    let body =
+        json!({ "type": "order.paid", "payload": 1, "occurred_at": "9999-12-31T23:59:59-00:01" });
+    let refused = program
+        .post("/v1/events", &body)
+        .await
+        .refuses(422, "field_invalid");
+    assert_eq!(refused["errors"][0]["pointer"], "/occurred_at");
+}
+
+#[tokio::test]
 async fn an_event_that_nobody_wants_says_so() {
     let api = Api::start().await;
     let program = api.program().await;

@@ -52,6 +52,52 @@ async fn every_operation_needs_a_key() {
 }
 
 #[tokio::test]
+async fn a_request_without_a_valid_key_is_told_what_to_send() {
+    let api = Api::start().await;
+    let refused = api
+        .anonymous(Method::GET, "/v1/events")
+        .await
+        .refuses(401, "unauthenticated");
+    assert!(
+        text(&refused, "detail").contains("Authorization: Bearer"),
+        "{refused}"
+    );
+}
+
+/// INV-9: a key beside another tenant's name is a mistake that must not end in either tenant.
+#[tokio::test]
+async fn a_key_beside_another_tenants_name_is_refused_by_every_operation() {
+    let api = Api::start().await;
+    let (program, stranger) = (api.program().await, api.program().await);
+    let (own, other) = (program.tenant.to_string(), stranger.tenant.to_string());
+    let with = |method: Method, path: &str, names: &[&str]| {
+        let request = names
+            .iter()
+            .fold(program.request(method, path), |request, name| {
+                request.header("Posthorn-Tenant", *name)
+            });
+        api.send(request.body(Body::empty()).unwrap())
+    };
+    for (method, path, _) in operations() {
+        with(method, &path, &[&other])
+            .await
+            .refuses(403, "tenant_forbidden");
+    }
+    for names in [
+        ["", ""].as_slice(),
+        &["nonsense"],
+        &[&own, &other],
+        &[&other, &own],
+    ] {
+        let refused = with(Method::GET, "/v1/events", names)
+            .await
+            .refuses(403, "tenant_forbidden");
+        assert!(text(&refused, "detail").contains("Posthorn-Tenant"));
+    }
+    with(Method::GET, "/v1/events", &[&own]).await.expect(200);
+}
+
+#[tokio::test]
 async fn every_operation_needs_its_scope_and_names_it() {
     let api = Api::start().await;
     let tenant = api.tenants.tenant().await;
