@@ -86,7 +86,12 @@ fn progress(line: &str) -> Option<(u64, u64)> {
     Some((done.trim().parse().ok()?, of.trim().parse().ok()?))
 }
 
-/// Time left, from what was built since the first count; what was built before costs nothing.
+/// How the time that a build has taken grows with the share that is built: by this power of it. The crates at the end,
+/// which wait for all others, are the large ones. Measured: after 0.28 of the crates 0.12 of the time was gone.
+const GROWTH: f64 = 5.0 / 3.0;
+
+/// Time left, from what was built since the first count; what was built before costs nothing. Nothing is foretold from
+/// less than a third.
 #[derive(Default)]
 struct Estimate {
     first: Option<(u64, Duration)>,
@@ -98,14 +103,14 @@ impl Estimate {
         let built = u32::try_from(done.saturating_sub(start)).unwrap_or(u32::MAX);
         let left = u32::try_from(of.saturating_sub(done)).unwrap_or(u32::MAX);
         let text = format!("{done} of {of} crates");
-        if built < 5 || now < Duration::from_secs(5) {
+        let share = f64::from(built) / f64::from(built.saturating_add(left).max(1));
+        if share * 3.0 < 1.0 || now < Duration::from_secs(5) {
             return text;
         }
-        // The last crates are the large ones, hence "about".
-        format!(
-            "{text}, about {} left",
-            span((now.saturating_sub(since)) / built * left)
-        )
+        let times = share.powf(-GROWTH) - 1.0;
+        let spent = now.saturating_sub(since).as_secs_f64();
+        let left = Duration::try_from_secs_f64(spent * times).unwrap_or_default();
+        format!("{text}, about {} left", span(left))
     }
 }
 
@@ -123,15 +128,36 @@ mod tests {
     }
 
     #[test]
-    fn time_left_counts_from_what_was_built_in_this_run() {
+    fn nothing_is_foretold_from_less_than_a_third() {
         let mut clock = Estimate::default();
         assert_eq!(
-            clock.told(100, 200, Duration::from_secs(1)),
-            "100 of 200 crates"
+            clock.told(100, 400, Duration::from_secs(1)),
+            "100 of 400 crates"
         );
         assert_eq!(
+            clock.told(199, 400, Duration::from_secs(61)),
+            "199 of 400 crates"
+        );
+        assert!(
+            clock
+                .told(200, 400, Duration::from_secs(61))
+                .contains("left")
+        );
+    }
+
+    #[test]
+    fn time_left_counts_from_what_was_built_in_this_run_and_weighs_the_end_more() {
+        let mut clock = Estimate::default();
+        clock.told(100, 200, Duration::from_secs(1));
+        // The same rate would be 60 s.
+        assert_eq!(
             clock.told(150, 200, Duration::from_secs(61)),
-            "150 of 200 crates, about 60 s left"
+            "150 of 200 crates, about 2 min left"
+        );
+        assert!(
+            clock
+                .told(200, 200, Duration::from_secs(200))
+                .contains("about 0.0 s left")
         );
     }
 }

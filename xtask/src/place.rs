@@ -17,6 +17,9 @@ use crate::workspace::{Workspace, make_folder};
 /// The longest socket path that every system takes, in bytes, with PostgreSQL's own file name.
 const LONGEST_SOCKET_FOLDER: usize = 80;
 
+/// The folder above those of checkouts whose caller is root.
+const FOR_ROOT: &str = "/var/lib/posthorn-dev";
+
 /// Folders of one checkout.
 pub(crate) struct Place {
     base: PathBuf,
@@ -44,8 +47,8 @@ impl Place {
             });
         }
         // `.posthorn/` is 0700 and root's own, so no other account ever walks there.
-        let base = Path::new("/var/lib/posthorn-dev").join(&hash);
-        make_folder(Path::new("/var/lib/posthorn-dev"), 0o755)?;
+        let base = Path::new(FOR_ROOT).join(&hash);
+        make_folder(Path::new(FOR_ROOT), 0o755)?;
         make_folder(&base, 0o711)?;
         let note = format!("{}\n", base.display());
         std::fs::write(private.join("where"), note).context("writing .posthorn/where")?;
@@ -54,6 +57,13 @@ impl Place {
             user: Some(database_user()?),
             hash,
         })
+    }
+
+    /// The folder outside the checkout that `.posthorn/where` names: root's, now or when the checkout was last used.
+    /// A note that names anything but one of our own folders is not believed.
+    pub(crate) fn noted(workspace: &Workspace) -> Option<PathBuf> {
+        let text = std::fs::read_to_string(workspace.join(".posthorn/where")).ok()?;
+        named_in(&text)
     }
 
     /// The folder that holds everything of the database.
@@ -92,6 +102,12 @@ impl Place {
             .with_context(|| format!("making {}", short.display()))?;
         Ok(short)
     }
+}
+
+fn named_in(note: &str) -> Option<PathBuf> {
+    let folder = PathBuf::from(note.trim());
+    let name = folder.strip_prefix(FOR_ROOT).ok()?.to_str()?;
+    (name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(folder)
 }
 
 /// Makes a folder that only its owner walks, and that a cluster's user owns.
@@ -134,4 +150,28 @@ fn account(name: &str) -> Option<User> {
         uid,
         gid,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_folder_of_our_own_is_believed_to_be_ours() {
+        let ours = "/var/lib/posthorn-dev/0123456789abcdef";
+        assert_eq!(named_in(&format!("{ours}\n")), Some(PathBuf::from(ours)));
+        for note in [
+            "",
+            "/",
+            "/var/lib/posthorn-dev",
+            "/var/lib/posthorn-dev/",
+            "/var/lib/posthorn-dev/..",
+            "/var/lib/posthorn-dev/0123456789abcdef/..",
+            "/var/lib/posthorn-dev/../../../home/dev0",
+            "/var/lib/postgresql/0123456789abcdef",
+            "0123456789abcdef",
+        ] {
+            assert_eq!(named_in(note), None, "{note}");
+        }
+    }
 }

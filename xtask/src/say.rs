@@ -130,6 +130,22 @@ pub(crate) fn ask(question: &str, otherwise: bool) -> bool {
     read.is_ok() && matches!(answer.as_str(), "" | "y" | "yes")
 }
 
+/// Asks about a loss: only a typed yes is one, and nobody to ask is a no.
+pub(crate) fn ask_before_loss(question: &str) -> bool {
+    if !std::io::stdin().is_terminal() {
+        return false;
+    }
+    eprint!("{question} [y/N] ");
+    let _ = std::io::stderr().flush();
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).is_ok() && is_yes(&answer)
+}
+
+fn is_yes(answer: &str) -> bool {
+    let answer = answer.trim();
+    answer.eq_ignore_ascii_case("y") || answer.eq_ignore_ascii_case("yes")
+}
+
 /// Seconds as people say them: `0.4 s`, `14 s`, `5 min`.
 pub(crate) fn span(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
@@ -145,6 +161,16 @@ pub(crate) fn span(duration: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_typed_yes_agrees_to_a_loss() {
+        for yes in ["y\n", "Y", " yes\n", "YES"] {
+            assert!(is_yes(yes), "{yes}");
+        }
+        for no in ["", "\n", "n", "no", "ye", "yes please", "ok"] {
+            assert!(!is_yes(no), "{no}");
+        }
+    }
 
     #[test]
     fn a_span_is_told_in_the_unit_that_fits() {
