@@ -207,6 +207,8 @@ pub const FLUSH_WAIT: Duration = Duration::from_secs(12);
 pub const ACCEPT_WAIT: Duration = Duration::from_secs(10);
 /// How long a stopping node tries to settle the flush it is in.
 pub const SHUTDOWN_FLUSH_WAIT: Duration = Duration::from_secs(10);
+/// How often roles are looked at while somebody prepares another database of the cluster at the same moment.
+pub const ROLE_LOOKS: usize = 8;
 /// Payloads above this many bytes are compressed in the log.
 pub const COMPRESS_ABOVE: usize = 2048;
 /// Fresh deliveries of one endpoint that wait in memory; the rest is parked.

@@ -27,6 +27,7 @@ mod engine_walls;
 mod first_run;
 mod input;
 mod kill;
+mod prepare;
 mod receiver;
 mod stage;
 mod story;

@@ -5,12 +5,17 @@
 //! NOINHERIT comes before the grants: up to PostgreSQL 15 inheritance is the member's own attribute, from
 //! 16 on it is fixed by the grant, and a grant made too early would show a forgotten role every tenant.
 
+use posthorn_domain::limits;
 use sqlx::{AssertSqlSafe, Executor as _, PgConnection};
 
 use super::{MigrateError, standing};
 
 /// SQLSTATE `insufficient_privilege`.
 const REFUSED: &str = "42501";
+
+/// What PostgreSQL says when another transaction has done the same in the meantime: `duplicate_object`, a
+/// `unique_violation` of the catalog, or (as `internal_error`) "tuple concurrently updated".
+const MEANWHILE: [&str; 3] = ["42710", "23505", "XX000"];
 
 /// A role and how it is made.
 struct Role {
@@ -86,9 +91,22 @@ pub(super) async fn are_made_by_others(connection: &mut PgConnection) -> Result<
 }
 
 /// Makes what is missing of roles, memberships and the right to make tables.
+///
+/// Roles belong to the cluster, and the lock of the migrations to one database: whoever prepares another database of the
+/// cluster at the same moment does the same, and is not in the way.
 pub(super) async fn ensure(connection: &mut PgConnection) -> Result<(), MigrateError> {
-    match ensure_all(connection).await {
-        Err(MigrateError::Database(source)) if was_refused(&source) => {
+    let mut ensured = ensure_all(connection).await;
+    for _ in 1..limits::ROLE_LOOKS {
+        match &ensured {
+            // Whoever was in the way has committed, so the next look sees it.
+            Err(MigrateError::Database(source)) if has_code(source, &MEANWHILE) => {
+                ensured = ensure_all(connection).await;
+            }
+            _ => break,
+        }
+    }
+    match ensured {
+        Err(MigrateError::Database(source)) if has_code(&source, &[REFUSED]) => {
             let version = standing::version_of(connection).await?;
             let login = standing::login_of(connection).await?;
             Err(MigrateError::CannotMakeRoles {
@@ -110,7 +128,7 @@ pub(super) async fn ensure_names(connection: &mut PgConnection) -> Result<(), Mi
         .fetch_optional(&mut *connection)
         .await?;
         match found {
-            None => run(connection, create(role)).await?,
+            None => make(connection, role).await?,
             Some(found) => {
                 let may_all = found.rolsuper.unwrap_or(true) || found.rolbypassrls.unwrap_or(true);
                 if may_all {
@@ -127,6 +145,14 @@ pub(super) async fn ensure_names(connection: &mut PgConnection) -> Result<(), Mi
         }
     }
     Ok(())
+}
+
+/// Makes a role. Somebody else may have made it since it was looked for; that is all that was wanted.
+async fn make(connection: &mut PgConnection, role: &Role) -> Result<(), sqlx::Error> {
+    match run(connection, create(role)).await {
+        Err(error) if has_code(&error, &MEANWHILE) => Ok(()),
+        other => other,
+    }
 }
 
 async fn ensure_all(connection: &mut PgConnection) -> Result<(), MigrateError> {
@@ -217,11 +243,11 @@ async fn run(connection: &mut PgConnection, sql: String) -> Result<(), sqlx::Err
     connection.execute(AssertSqlSafe(sql)).await.map(|_| ())
 }
 
-fn was_refused(error: &sqlx::Error) -> bool {
+fn has_code(error: &sqlx::Error, codes: &[&str]) -> bool {
     error
         .as_database_error()
         .and_then(sqlx::error::DatabaseError::code)
-        .is_some_and(|code| code == REFUSED)
+        .is_some_and(|code| codes.contains(&&*code))
 }
 
 #[cfg(test)]
