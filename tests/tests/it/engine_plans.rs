@@ -19,6 +19,8 @@ use posthorn_tests::wait::until;
 
 use crate::engine_scene::Scene;
 
+mod lists;
+
 /// A minute of 12,000 events of one closed stream. Nearly each has an attempt, and each a pending row and a dead letter: more
 /// than can be, so that every table is of some size.
 const SEED: [&str; 6] = [
@@ -64,11 +66,17 @@ impl Seeded {
         Self { scene, key }
     }
 
-    /// How many tables `work` reads whole; its connections are closed then, and their counts told.
+    /// How many tables `work` reads whole.
     async fn whole_reads(&self, work: impl AsyncFnOnce(&Database)) -> i64 {
+        self.counted(WHOLE_READS, work).await
+    }
+
+    /// By how much `work` raises a count of PostgreSQL's; its connections are closed then, and their counts told.
+    async fn counted(&self, count: &'static str, work: impl AsyncFnOnce(&Database)) -> i64 {
         let rows = &self.scene.rows;
         rows.run("SELECT pg_stat_force_next_flush()").await;
-        let before = rows.number(WHOLE_READS).await;
+        rows.run("SELECT pg_stat_clear_snapshot()").await;
+        let before = rows.number(count).await;
         let database = self.scene.database.pools(1, 1);
         work(&database).await;
         database.close().await;
@@ -77,7 +85,7 @@ impl Seeded {
         })
         .await;
         rows.run("SELECT pg_stat_clear_snapshot()").await;
-        rows.number(WHOLE_READS).await - before
+        rows.number(count).await - before
     }
 }
 
