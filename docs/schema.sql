@@ -51,16 +51,17 @@ CREATE TABLE public.api_keys (
 ALTER TABLE ONLY public.api_keys FORCE ROW LEVEL SECURITY;
 ALTER TABLE public.api_keys OWNER TO posthorn_owner;
 CREATE TABLE public.attempts (
-    tenant_id uuid NOT NULL,
-    endpoint_id uuid NOT NULL,
-    event_id uuid NOT NULL,
-    n integer NOT NULL,
-    id bigint NOT NULL,
-    outcome text NOT NULL,
+    tenant_id uuid CONSTRAINT attempts_tenant_id_not_null1 NOT NULL,
+    endpoint_id uuid CONSTRAINT attempts_endpoint_id_not_null1 NOT NULL,
+    event_id uuid CONSTRAINT attempts_event_id_not_null1 NOT NULL,
+    id bigint CONSTRAINT attempts_id_not_null1 NOT NULL,
+    at timestamp with time zone CONSTRAINT attempts_at_not_null1 NOT NULL,
+    config_seq bigint CONSTRAINT attempts_config_seq_not_null1 NOT NULL,
+    n integer CONSTRAINT attempts_n_not_null1 NOT NULL,
+    duration_ms integer CONSTRAINT attempts_duration_ms_not_null1 NOT NULL,
     status smallint,
-    at timestamp with time zone NOT NULL,
-    duration_ms integer NOT NULL,
-    trigger text NOT NULL,
+    outcome text CONSTRAINT attempts_outcome_not_null1 NOT NULL,
+    trigger text,
     replay_id uuid,
     remote_address text,
     error_kind text,
@@ -69,11 +70,10 @@ CREATE TABLE public.attempts (
     response_body bytea,
     response_size integer,
     response_cut boolean,
-    config_seq bigint NOT NULL,
     CONSTRAINT attempt_error_kind_is_known CHECK ((error_kind = ANY (ARRAY['timeout'::text, 'dns'::text, 'connect'::text, 'tls'::text, 'refused_target'::text, 'status'::text, 'protocol'::text, 'config'::text]))),
     CONSTRAINT attempt_number_counts_from_one CHECK ((n >= 1)),
     CONSTRAINT attempt_outcome_is_known CHECK ((outcome = ANY (ARRAY['success'::text, 'failed'::text, 'cancelled'::text, 'discarded'::text, 'dead_gone'::text, 'dead_expired'::text, 'dead_exhausted'::text, 'dead_fatal_status'::text, 'dead_refused_target'::text, 'dead_config'::text, 'dead_payload_gone'::text]))),
-    CONSTRAINT attempt_trigger_is_known CHECK ((trigger = ANY (ARRAY['schedule'::text, 'replay'::text, 'test'::text, 'probe'::text])))
+    CONSTRAINT attempt_trigger_is_known CHECK ((trigger = ANY (ARRAY['replay'::text, 'test'::text, 'probe'::text])))
 )
 PARTITION BY RANGE (event_id);
 ALTER TABLE ONLY public.attempts ALTER COLUMN response_body SET STORAGE EXTERNAL;
@@ -177,7 +177,7 @@ CREATE TABLE public.events (
     uid text,
     occurred_at timestamp with time zone,
     endpoints uuid[] NOT NULL,
-    content_type text NOT NULL,
+    content_type text,
     codec smallint NOT NULL,
     size integer NOT NULL,
     payload bytea NOT NULL,
@@ -198,7 +198,7 @@ CREATE TABLE public.kept_events (
     uid text,
     occurred_at timestamp with time zone,
     endpoints uuid[] CONSTRAINT events_endpoints_not_null NOT NULL,
-    content_type text CONSTRAINT events_content_type_not_null NOT NULL,
+    content_type text,
     codec smallint CONSTRAINT events_codec_not_null NOT NULL,
     size integer CONSTRAINT events_size_not_null NOT NULL,
     payload bytea CONSTRAINT events_payload_not_null NOT NULL,
@@ -280,7 +280,7 @@ ALTER TABLE public.tenants OWNER TO posthorn_owner;
 ALTER TABLE ONLY public.api_keys
     ADD CONSTRAINT api_keys_pkey PRIMARY KEY (tenant_id, id);
 ALTER TABLE ONLY public.attempts
-    ADD CONSTRAINT attempts_pkey PRIMARY KEY (tenant_id, endpoint_id, event_id, n, id);
+    ADD CONSTRAINT attempts_pkey PRIMARY KEY (tenant_id, endpoint_id, event_id, id);
 ALTER TABLE ONLY public.config_head
     ADD CONSTRAINT config_head_pkey PRIMARY KEY (one);
 ALTER TABLE ONLY public.config_log

@@ -124,7 +124,7 @@ impl Rows {
     pub async fn attempts(&self, key: DeliveryKey) -> Vec<AttemptRow> {
         let mut connection = self.connection.lock().await;
         sqlx::query_as(
-            "SELECT n, outcome, status, at, trigger, error_detail FROM attempts
+            "SELECT n, outcome, status, at, coalesce(trigger, 'schedule') AS trigger, error_detail FROM attempts
              WHERE tenant_id = $1 AND endpoint_id = $2 AND event_id = $3 ORDER BY n, at",
         )
         .bind(key.tenant.uuid())

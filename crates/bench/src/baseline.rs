@@ -83,8 +83,8 @@ impl Baseline {
     async fn flush(&self, facts: &[Fact]) -> anyhow::Result<()> {
         let payload = payload::payload(payload::now_us()).into_bytes();
         sqlx::query(
-            "INSERT INTO events (tenant_id, id, stream, type, endpoints, content_type, codec, size, payload) \
-             SELECT t, i, 1, $5, ARRAY[e], 'application/json', 0, octet_length(p), p \
+            "INSERT INTO events (tenant_id, id, stream, type, endpoints, codec, size, payload) \
+             SELECT t, i, 1, $5, ARRAY[e], 0, octet_length(p), p \
              FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::bytea[]) AS r (t, i, e, p)",
         )
         .bind(facts.iter().map(|fact| fact.tenant).collect::<Vec<_>>())
@@ -102,9 +102,9 @@ impl Baseline {
             return Ok(());
         }
         sqlx::query(
-            "INSERT INTO attempts (tenant_id, endpoint_id, event_id, n, id, outcome, status, at, duration_ms, trigger, \
+            "INSERT INTO attempts (tenant_id, endpoint_id, event_id, n, id, outcome, status, at, duration_ms, \
                                    remote_address, config_seq) \
-             SELECT t, e, i, 1, x, 'success', 200, now(), 1, 'schedule', $5, 1 \
+             SELECT t, e, i, 1, x, 'success', 200, now(), 1, $5, 1 \
              FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::bigint[]) AS r (t, e, i, x)",
         )
         .bind(facts.iter().map(|fact| fact.tenant).collect::<Vec<_>>())

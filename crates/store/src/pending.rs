@@ -133,10 +133,10 @@ pub async fn load(database: &Database, due: &Due) -> Result<Load, sqlx::Error> {
                LIMIT 1
            ) AS success ON true
            LEFT JOIN LATERAL (
-               SELECT type, content_type, codec, size, payload, headers FROM events
+               SELECT type, coalesce(content_type, 'application/json') AS content_type, codec, size, payload, headers FROM events
                WHERE events.tenant_id = p.tenant_id AND events.id = p.event_id
                UNION ALL
-               SELECT type, content_type, codec, size, payload, headers FROM kept_events
+               SELECT type, coalesce(content_type, 'application/json') AS content_type, codec, size, payload, headers FROM kept_events
                WHERE kept_events.tenant_id = p.tenant_id AND kept_events.id = p.event_id
                LIMIT 1
            ) AS e ON true

@@ -12,6 +12,7 @@ use posthorn_domain::limits;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 use sqlx::{Connection as _, PgConnection};
 
+use self::apply::Sending;
 pub use self::fact::{
     Attempt, AttemptError, Consequence, DeliveryKey, Fact, KeptResponse, Parked, Retry, Source,
 };
@@ -72,7 +73,7 @@ impl RecordWriter {
     /// # Errors
     /// [`RecordError`]; after `Unknown` the next call uses a new connection.
     pub async fn record(&mut self, facts: &[Fact]) -> Result<(), RecordError> {
-        let outcome = tokio::time::timeout(limits::FLUSH_WAIT, self.in_one_transaction(facts))
+        let outcome = tokio::time::timeout(limits::FLUSH_WAIT, self.first_or_again(facts))
             .await
             .unwrap_or(Err(sqlx::Error::PoolTimedOut))
             .map_err(RecordError::of);
@@ -82,7 +83,22 @@ impl RecordWriter {
         outcome
     }
 
-    async fn in_one_transaction(&mut self, facts: &[Fact]) -> Result<(), sqlx::Error> {
+    /// Only a batch that is on record already, whole or in part, meets rows with its ids: then nothing of the first
+    /// transaction stands, and the second leaves those rows as they are.
+    async fn first_or_again(&mut self, facts: &[Fact]) -> Result<(), sqlx::Error> {
+        match self.in_one_transaction(facts, Sending::First).await {
+            Err(error) if is_there_already(&error) => {
+                self.in_one_transaction(facts, Sending::Again).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn in_one_transaction(
+        &mut self,
+        facts: &[Fact],
+        sending: Sending,
+    ) -> Result<(), sqlx::Error> {
         if self.connection.is_none() {
             self.connection = Some(self.database.dedicated().await?);
         }
@@ -90,8 +106,14 @@ impl RecordWriter {
             return Err(sqlx::Error::PoolClosed);
         };
         let mut tx = connection.begin().await?;
-        apply::attempts_and_consequences(&mut tx, facts).await?;
+        apply::attempts_and_consequences(&mut tx, facts, sending).await?;
         apply::parked(&mut tx, facts).await?;
         tx.commit().await
     }
+}
+
+fn is_there_already(error: &sqlx::Error) -> bool {
+    error
+        .as_database_error()
+        .is_some_and(sqlx::error::DatabaseError::is_unique_violation)
 }

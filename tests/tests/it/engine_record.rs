@@ -271,7 +271,7 @@ async fn engine_record_of_a_failed_first_attempt_after_a_verdict_inserts_nothing
         .run(
             "WITH gone AS (DELETE FROM pending RETURNING *)
              INSERT INTO attempts (tenant_id, endpoint_id, event_id, n, id, outcome, at, duration_ms, trigger, config_seq)
-             SELECT tenant_id, endpoint_id, event_id, n, 0, 'cancelled', now(), 0, 'schedule', 1 FROM gone",
+             SELECT tenant_id, endpoint_id, event_id, n, 0, 'cancelled', now(), 0, NULL, 1 FROM gone",
         )
         .await;
     writer

@@ -204,8 +204,9 @@ pub async fn cancel(database: &Database, of: ParkedEndpoint) -> Result<u64, sqlx
              WHERE p.tenant_id = $1 AND p.endpoint_id = $2 AND p.event_id = over.event_id
              RETURNING p.tenant_id, p.endpoint_id, p.event_id, p.n, p.replay_id, over.verdict, over.config_seq
          )
-         INSERT INTO attempts (tenant_id, endpoint_id, event_id, n, id, outcome, at, duration_ms, trigger, replay_id, config_seq)
-         SELECT tenant_id, endpoint_id, event_id, n, 0, verdict, now(), 0, 'schedule', replay_id, config_seq
+         INSERT INTO attempts (tenant_id, endpoint_id, event_id, n, id, outcome, at, duration_ms, replay_id, config_seq)
+         -- A verdict's id is its number: a delivery that a replay brought back may be ended once more.
+         SELECT tenant_id, endpoint_id, event_id, n, n, verdict, now(), 0, replay_id, config_seq
          FROM ended
          ON CONFLICT DO NOTHING",
         of.tenant.uuid(),

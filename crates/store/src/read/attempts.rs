@@ -233,7 +233,8 @@ pub async fn attempt(
     let mut tx = database.tenant_tx(&scope).await?;
     let row = sqlx::query_as!(
         AttemptRow,
-        r#"SELECT a.event_id, a.endpoint_id, a.n, a.id, a.outcome, a.status, a.at, a.duration_ms, a.trigger,
+        r#"SELECT a.event_id, a.endpoint_id, a.n, a.id, a.outcome, a.status, a.at, a.duration_ms,
+                  coalesce(a.trigger, 'schedule') AS "trigger!",
                   a.remote_address, a.error_kind, a.error_detail, a.response_headers, a.response_body,
                   a.response_size, a.response_cut, v.url AS "url?", v.header_names AS "header_names?"
            FROM attempts a
@@ -356,7 +357,8 @@ async fn of_endpoint(
         ($order:tt) => {
             sqlx::query_as!(
                 AttemptRow,
-                "SELECT a.event_id, a.endpoint_id, a.n, a.id, a.outcome, a.status, a.at, a.duration_ms, a.trigger,
+                "SELECT a.event_id, a.endpoint_id, a.n, a.id, a.outcome, a.status, a.at, a.duration_ms,
+                        coalesce(a.trigger, 'schedule') AS \"trigger!\",
                         a.remote_address, a.error_kind, a.error_detail, a.response_headers, a.response_body,
                         a.response_size, a.response_cut, v.url AS \"url?\", v.header_names AS \"header_names?\"
                  FROM attempts a

@@ -69,7 +69,7 @@ CROSS JOIN LATERAL (
     WHERE a.tenant_id = $1 AND a.endpoint_id = page.endpoint_id AND a.event_id = $2
 ) AS made
 LEFT JOIN LATERAL (
-    SELECT a.n, a.id, a.at, a.trigger, a.outcome, a.status, a.error_kind, a.error_detail, a.duration_ms
+    SELECT a.n, a.id, a.at, coalesce(a.trigger, 'schedule') AS trigger, a.outcome, a.status, a.error_kind, a.error_detail, a.duration_ms
     FROM attempts a
     WHERE a.tenant_id = $1 AND a.endpoint_id = page.endpoint_id AND a.event_id = $2
       AND a.outcome IN ('success', 'failed')

@@ -92,7 +92,8 @@ pub async fn events(
         ($direction:tt) => {
             sqlx::query_as!(
                 EventRow,
-                "SELECT id, type AS event_type, occurred_at, size, content_type, metadata,
+                "SELECT id, type AS event_type, occurred_at, size,
+                        coalesce(content_type, 'application/json') AS \"content_type!\", metadata,
                         cardinality(endpoints) AS \"deliveries_count!\"
                  FROM events
                  WHERE tenant_id = $1 AND id >= $2 AND id < $3
@@ -139,11 +140,12 @@ pub async fn event(
     let mut tx = database.tenant_tx(&scope).await?;
     let row = sqlx::query_as!(
         EventRow,
-        r#"SELECT id AS "id!", type AS "event_type!", occurred_at, size AS "size!", content_type AS "content_type!",
+        r#"SELECT id AS "id!", type AS "event_type!", occurred_at, size AS "size!",
+                  coalesce(content_type, 'application/json') AS "content_type!",
                   metadata, cardinality(endpoints) AS "deliveries_count!"
            FROM events WHERE tenant_id = $1 AND id = $2
            UNION ALL
-           SELECT id, type, occurred_at, size, content_type, metadata, cardinality(endpoints)
+           SELECT id, type, occurred_at, size, coalesce(content_type, 'application/json'), metadata, cardinality(endpoints)
            FROM kept_events WHERE tenant_id = $1 AND id = $2
            LIMIT 1"#,
         scope.tenant().uuid(),
@@ -166,10 +168,11 @@ pub async fn payload(
 ) -> Result<Option<EventPayload>, DatabaseError> {
     let mut tx = database.tenant_tx(&scope).await?;
     let row = sqlx::query!(
-        r#"SELECT codec AS "codec!", size AS "size!", content_type AS "content_type!", payload AS "payload!"
+        r#"SELECT codec AS "codec!", size AS "size!",
+                  coalesce(content_type, 'application/json') AS "content_type!", payload AS "payload!"
            FROM events WHERE tenant_id = $1 AND id = $2
            UNION ALL
-           SELECT codec, size, content_type, payload
+           SELECT codec, size, coalesce(content_type, 'application/json'), payload
            FROM kept_events WHERE tenant_id = $1 AND id = $2
            LIMIT 1"#,
         scope.tenant().uuid(),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use chrono::{DateTime, Utc};
+use posthorn_domain::delivery::Trigger;
 use posthorn_domain::id::{ApplicationId, ReplayId};
 use sqlx::{Postgres, Transaction};
 use uuid::Uuid;
@@ -10,6 +11,15 @@ use uuid::Uuid;
 use super::fact::{Attempt, Consequence, DeliveryKey, Fact, Source};
 
 type Tx<'a> = Transaction<'a, Postgres>;
+
+/// Whether a batch may be on record already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sending {
+    /// It was never sent.
+    First,
+    /// It was, and what came of it is not known: rows that are there stay as they are.
+    Again,
+}
 
 /// Keys as three arrays of one length.
 #[derive(Default)]
@@ -44,12 +54,13 @@ struct Folded<'a> {
 pub(super) async fn attempts_and_consequences(
     tx: &mut Tx<'_>,
     facts: &[Fact],
+    sending: Sending,
 ) -> Result<(), sqlx::Error> {
     let attempts: Vec<_> = facts.iter().filter_map(attempted).collect();
     if attempts.is_empty() {
         return Ok(());
     }
-    let inserted = insert_attempts(tx, &attempts).await?;
+    let inserted = insert_attempts(tx, &attempts, sending).await?;
     let folded = fold(facts, &inserted);
     delivered(tx, &folded).await?;
     retry_pending(tx, &folded).await?;
@@ -122,7 +133,7 @@ struct Columns<'a> {
     statuses: Vec<Option<i16>>,
     at: Vec<DateTime<Utc>>,
     durations: Vec<i32>,
-    triggers: Vec<&'static str>,
+    triggers: Vec<Option<&'static str>>,
     replays: Vec<Option<Uuid>>,
     addresses: Vec<Option<&'a str>>,
     error_kinds: Vec<Option<&'static str>>,
@@ -150,7 +161,9 @@ impl<'a> Columns<'a> {
             c.at.push(attempt.at);
             c.durations
                 .push(i32::try_from(attempt.duration.as_millis()).unwrap_or(i32::MAX));
-            c.triggers.push(attempt.trigger.as_str());
+            // NULL is the schedule, as nearly all are.
+            c.triggers
+                .push((attempt.trigger != Trigger::Schedule).then_some(attempt.trigger.as_str()));
             c.replays.push(attempt.replay.map(ReplayId::uuid));
             c.addresses.push(attempt.remote_address.as_deref());
             c.error_kinds.push(error.map(|error| error.kind.as_str()));
@@ -170,44 +183,58 @@ impl<'a> Columns<'a> {
 }
 
 /// Answers the ids of the rows that were not there before.
+///
+/// The first time there can be none, and PostgreSQL is spared the speculative insertion of `ON CONFLICT`, which
+/// writes another record to the WAL for each row.
 async fn insert_attempts(
     tx: &mut Tx<'_>,
     attempts: &[(DeliveryKey, &Attempt)],
+    sending: Sending,
 ) -> Result<HashSet<i64>, sqlx::Error> {
     let c = Columns::of(attempts);
-    let inserted = sqlx::query_scalar!(
-        "INSERT INTO attempts (tenant_id, endpoint_id, event_id, n, id, outcome, status, at, duration_ms, trigger, replay_id,
-                               remote_address, error_kind, error_detail, response_headers, response_body, response_size,
-                               response_cut, config_seq)
-         SELECT *
-         FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::integer[], $5::bigint[], $6::text[], $7::smallint[],
-                     $8::timestamptz[], $9::integer[], $10::text[], $11::uuid[], $12::text[], $13::text[], $14::text[],
-                     $15::text[], $16::bytea[], $17::integer[], $18::boolean[], $19::bigint[])
-         ON CONFLICT DO NOTHING
-         RETURNING id",
-        &c.keys.tenants,
-        &c.keys.endpoints,
-        &c.keys.events,
-        &c.n,
-        &c.ids,
-        &c.outcomes as _,
-        &c.statuses as _,
-        &c.at,
-        &c.durations,
-        &c.triggers as _,
-        &c.replays as _,
-        &c.addresses as _,
-        &c.error_kinds as _,
-        &c.error_details as _,
-        &c.response_headers as _,
-        &c.response_bodies as _,
-        &c.response_sizes as _,
-        &c.response_cuts as _,
-        &c.config_seqs,
-    )
-    .fetch_all(&mut **tx)
-    .await?;
-    Ok(inserted.into_iter().collect())
+    macro_rules! insert {
+        ($again:tt) => {
+            sqlx::query_scalar!(
+                "INSERT INTO attempts (tenant_id, endpoint_id, event_id, id, at, config_seq, n, duration_ms, status, outcome,
+                                       trigger, replay_id, remote_address, error_kind, error_detail, response_headers,
+                                       response_body, response_size, response_cut)
+                 SELECT *
+                 FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::bigint[], $5::timestamptz[], $6::bigint[], $7::integer[],
+                             $8::integer[], $9::smallint[], $10::text[], $11::text[], $12::uuid[], $13::text[], $14::text[],
+                             $15::text[], $16::text[], $17::bytea[], $18::integer[], $19::boolean[])"
+                    + $again,
+                &c.keys.tenants,
+                &c.keys.endpoints,
+                &c.keys.events,
+                &c.ids,
+                &c.at,
+                &c.config_seqs,
+                &c.n,
+                &c.durations,
+                &c.statuses as _,
+                &c.outcomes as _,
+                &c.triggers as _,
+                &c.replays as _,
+                &c.addresses as _,
+                &c.error_kinds as _,
+                &c.error_details as _,
+                &c.response_headers as _,
+                &c.response_bodies as _,
+                &c.response_sizes as _,
+                &c.response_cuts as _,
+            )
+        };
+    }
+    match sending {
+        Sending::First => {
+            insert!(" RETURNING id").fetch_all(&mut **tx).await?;
+            Ok(c.ids.into_iter().collect())
+        }
+        Sending::Again => {
+            let inserted = insert!(" ON CONFLICT DO NOTHING RETURNING id");
+            Ok(inserted.fetch_all(&mut **tx).await?.into_iter().collect())
+        }
+    }
 }
 
 /// A success deletes the pending row and the dead letter, always.
@@ -225,18 +252,13 @@ async fn delivered(
         return Ok(());
     }
     sqlx::query!(
-        "DELETE FROM pending AS p
-         USING unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS k (tenant_id, endpoint_id, event_id)
-         WHERE p.tenant_id = k.tenant_id AND p.endpoint_id = k.endpoint_id AND p.event_id = k.event_id",
-        &keys.tenants,
-        &keys.endpoints,
-        &keys.events,
-    )
-    .execute(&mut **tx)
-    .await?;
-    sqlx::query!(
-        "DELETE FROM dead_letters AS d
-         USING unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS k (tenant_id, endpoint_id, event_id)
+        "WITH k AS MATERIALIZED (
+             SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS k (tenant_id, endpoint_id, event_id)
+         ), done AS (
+             DELETE FROM pending AS p USING k
+             WHERE p.tenant_id = k.tenant_id AND p.endpoint_id = k.endpoint_id AND p.event_id = k.event_id
+         )
+         DELETE FROM dead_letters AS d USING k
          WHERE d.tenant_id = k.tenant_id AND d.endpoint_id = k.endpoint_id AND d.event_id = k.event_id",
         &keys.tenants,
         &keys.endpoints,
