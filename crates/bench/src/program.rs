@@ -90,6 +90,11 @@ impl Program {
 
     fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
+        // It refuses a setting that it does not know, and what is measured must not depend on this shell.
+        let inherited = std::env::vars_os().map(|(name, _)| name);
+        for name in inherited.filter(|name| name.to_string_lossy().starts_with("POSTHORN_")) {
+            command.env_remove(name);
+        }
         command
             .env("DATABASE_URL", &self.database_url)
             .env("POSTHORN_EGRESS_ALLOW", "127.0.0.0/8")
