@@ -41,6 +41,8 @@ struct Inner {
     database: Database,
     master_keys: String,
     egress_allow: &'static str,
+    /// A file of certificates that its nodes trust, besides.
+    egress_ca: Option<PathBuf>,
     /// Logs of its nodes.
     folder: PathBuf,
 }
@@ -63,26 +65,37 @@ pub struct Held {
 impl Installation {
     /// A fresh database of the shared cluster. Endpoints on the loopback are allowed.
     pub async fn new() -> Self {
-        Self::make(Database::fresh().await, "127.0.0.0/8").await
+        Self::make(Database::fresh().await, "127.0.0.0/8", None).await
+    }
+
+    /// The same, whose nodes trust the certificates in this PEM text, besides.
+    pub async fn trusting(pem: &str) -> Self {
+        Self::make(Database::fresh().await, "127.0.0.0/8", Some(pem)).await
     }
 
     /// A fresh database of the shared cluster, and the policy for addresses that it has unless an operator opens it.
     pub async fn with_closed_egress() -> Self {
-        Self::make(Database::fresh().await, "").await
+        Self::make(Database::fresh().await, "", None).await
     }
 
     /// A database that somebody else looks after. Endpoints on the loopback are allowed.
     pub async fn on(url: &str) -> Self {
-        Self::make(Database::given(url), "127.0.0.0/8").await
+        Self::make(Database::given(url), "127.0.0.0/8", None).await
     }
 
-    async fn make(database: Database, egress_allow: &'static str) -> Self {
+    async fn make(database: Database, egress_allow: &'static str, trust: Option<&str>) -> Self {
         let folder = environment::scratch("logs");
         fs::create_dir(&folder).unwrap();
+        let egress_ca = trust.map(|pem| {
+            let path = folder.join("ca.pem");
+            fs::write(&path, pem).unwrap();
+            path
+        });
         let mut inner = Inner {
             database,
             master_keys: String::new(),
             egress_allow,
+            egress_ca,
             folder,
         };
         let key = ran(inner.command(&["keys", "generate", "--json"])).await;
@@ -160,6 +173,9 @@ impl Inner {
             .current_dir(&self.folder)
             .stdin(Stdio::null())
             .kill_on_drop(true);
+        if let Some(path) = &self.egress_ca {
+            command.env("POSTHORN_EGRESS_CA", path);
+        }
         command
     }
 }

@@ -129,6 +129,8 @@ pub const EGRESS_DNS_TRY: Duration = Duration::from_millis(1500);
 pub const EGRESS_DNS_RETRIES: usize = 2;
 /// How long the other address family has once one has answered.
 pub const EGRESS_DNS_SECOND_FAMILY: Duration = Duration::from_secs(1);
+/// Bytes of the file of further root certificates. The bundle of a whole distribution has a quarter of a megabyte.
+pub const EGRESS_ROOTS_BYTES: u64 = 4 * 1024 * 1024;
 /// Questions under way on one connection to a name server.
 pub const EGRESS_DNS_REQUESTS: usize = 1024;
 

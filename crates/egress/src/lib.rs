@@ -37,6 +37,7 @@ pub use failure::SendFailure;
 pub use mask::{MASKED, mask_value};
 pub use options::{EgressError, EgressOptions, NameServers};
 pub use send::{Outgoing, Sent};
+pub use tls::check_roots;
 
 use std::sync::{Arc, atomic::AtomicUsize};
 

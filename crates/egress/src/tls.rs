@@ -33,6 +33,15 @@ pub(crate) fn client_config(extra_roots: Option<&[u8]>) -> Result<Arc<ClientConf
     Ok(Arc::new(config))
 }
 
+/// Whether this PEM text may be given as [`crate::EgressOptions::extra_roots`].
+///
+/// # Errors
+///
+/// Why not: it is no PEM, holds no certificate, or one that cannot be a root.
+pub fn check_roots(pem: &[u8]) -> Result<(), EgressError> {
+    add_extra(&mut RootCertStore::empty(), pem)
+}
+
 fn add_extra(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), EgressError> {
     let mut found = false;
     for certificate in CertificateDer::pem_slice_iter(pem) {

@@ -9,7 +9,7 @@ use posthorn_api::{ApiParts, ApiState};
 use posthorn_domain::address::EgressPolicy;
 use posthorn_domain::limits;
 use posthorn_domain::seal::KeyRing;
-use posthorn_egress::{Egress, EgressOptions};
+use posthorn_egress::{Egress, EgressError, EgressOptions};
 use posthorn_store::accept::Acceptor;
 use posthorn_store::clock::Clock;
 use posthorn_store::configuration::ConfigCache;
@@ -34,6 +34,8 @@ pub(crate) struct Parts {
     pub(crate) entropy: Entropy,
     /// What may be reached, without our own listeners.
     pub(crate) egress: EgressPolicy,
+    /// Whose certificates are trusted, beside the public ones.
+    pub(crate) egress_roots: Option<Vec<u8>>,
     /// The origin that browsers may call from.
     pub(crate) public_url: PublicUrl,
     /// What this node does.
@@ -60,14 +62,12 @@ impl Engine {
             clock,
             entropy,
             egress,
+            egress_roots,
             public_url,
             roles,
         } = parts;
-        if !roles.contains(&Role::Worker) {
-            bail!(
-                "a node without the role worker cannot hand its events over yet: add worker to the roles"
-            );
-        }
+        refuse_without_worker(&roles)?;
+        let sending = guarded(egress.clone(), egress_roots)?;
         let database = Database::new(database);
         let ring = Arc::new(ring);
         let cache = ConfigCache::new(database.clone(), Arc::clone(&ring));
@@ -98,7 +98,7 @@ impl Engine {
             keeper,
             clock: clock.clone(),
             entropy,
-            egress: Egress::new(egress.clone(), &EgressOptions::default())?,
+            egress: sending,
             hint: due.clone(),
             batcher,
             fresh,
@@ -133,6 +133,22 @@ impl Engine {
         self.worker.shutdown().await;
         self.database.close().await;
     }
+}
+
+fn refuse_without_worker(roles: &BTreeSet<Role>) -> anyhow::Result<()> {
+    if roles.contains(&Role::Worker) {
+        return Ok(());
+    }
+    bail!("a node without the role worker cannot hand its events over yet: add worker to the roles")
+}
+
+/// The client that endpoints are reached through.
+fn guarded(policy: EgressPolicy, extra_roots: Option<Vec<u8>>) -> Result<Egress, EgressError> {
+    let options = EgressOptions {
+        extra_roots,
+        ..EgressOptions::default()
+    };
+    Egress::new(policy, &options)
 }
 
 /// The pages of this node's roles.

@@ -142,6 +142,7 @@ impl Node {
             clock: self.clock.clone(),
             entropy,
             egress: self.settings.egress.clone().with_own_listeners(own),
+            egress_roots: self.settings.egress_roots.clone(),
             public_url: self
                 .settings
                 .public_url

@@ -42,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) master_keys: Option<SecretString>,
     /// What endpoints may be reached beside the public internet.
     pub(crate) egress: EgressPolicy,
+    /// PEM text of certificates that endpoints' own may be signed by, beside the public ones.
+    pub(crate) egress_roots: Option<Vec<u8>>,
     /// What is logged, as tracing's filter, and how.
     pub(crate) log: LogSettings,
     /// Where `/metrics` is served; `None`: on the main listener, for loopback alone.

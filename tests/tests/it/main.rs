@@ -28,6 +28,7 @@ mod first_run;
 mod input;
 mod kill;
 mod prepare;
+mod private_authority;
 mod receiver;
 mod stage;
 mod story;

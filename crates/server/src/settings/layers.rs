@@ -40,13 +40,14 @@ const fn secret(key: &'static str) -> Known {
 }
 
 /// Every setting.
-pub(super) const KNOWN: [Known; 18] = [
+pub(super) const KNOWN: [Known; 19] = [
     plain("listen"),
     plain("public_url"),
     plain("trusted_proxies"),
     secret("master_keys"),
     plain("signup"),
     plain("egress_allow"),
+    plain("egress_ca"),
     plain("log"),
     plain("log_format"),
     plain("metrics_listen"),

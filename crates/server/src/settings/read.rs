@@ -39,6 +39,7 @@ impl Settings {
             trusted_proxies: layers.take("trusted_proxies", Vec::new(), value::networks),
             master_keys,
             egress: layers.egress(),
+            egress_roots: layers.take("egress_ca", None, |path| value::roots(path).map(Some)),
             log: layers.log(),
             metrics_listen: layers.take("metrics_listen", None, |text| parsed(text).map(Some)),
             migrate: layers.migrate(),

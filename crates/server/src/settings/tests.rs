@@ -57,6 +57,35 @@ impl Drop for File {
 }
 
 #[test]
+fn a_file_of_roots_that_cannot_be_used_is_refused_at_start() {
+    let empty = File::of("empty.pem", "");
+    let key = File::of(
+        "key.pem",
+        "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+    );
+    let broken = File::of(
+        "broken.pem",
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+    );
+    for (path, why) in [
+        ("/nowhere/ca.pem", "cannot be read"),
+        ("/proc", "cannot be read"),
+        ("/dev/zero", "has more than"),
+        (empty.path(), "hold no certificate"),
+        (key.path(), "hold no certificate"),
+        (broken.path(), "cannot be used"),
+    ] {
+        let variables = [BASE[0], ("POSTHORN_EGRESS_CA", path)];
+        let said = problem(&variables);
+        assert!(
+            said.starts_with(&format!("POSTHORN_EGRESS_CA: `{path}`")),
+            "{said}"
+        );
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+#[test]
 fn without_settings_the_server_is_on_loopback_and_does_everything() {
     let settings = read_with_base(&[]).unwrap();
     assert_eq!(settings.listen.to_string(), "127.0.0.1:8400");

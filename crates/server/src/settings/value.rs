@@ -1,9 +1,12 @@
 //! Texts of settings that need more than a `FromStr`.
 
 use std::fmt;
+use std::fs::File;
+use std::io::Read as _;
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
+use posthorn_domain::limits;
 use url::{Host, Url};
 
 /// The address under which people and programs reach the server: an origin, without a path.
@@ -52,6 +55,28 @@ impl fmt::Display for PublicUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.origin)
     }
+}
+
+/// The certificates in a PEM file, read and looked at now, so that a server refuses to start rather than fail at its
+/// first delivery.
+pub(super) fn roots(path: &str) -> Result<Vec<u8>, String> {
+    let mut pem = Vec::new();
+    File::open(path)
+        .and_then(|file| {
+            file.take(limits::EGRESS_ROOTS_BYTES + 1)
+                .read_to_end(&mut pem)
+        })
+        .map_err(|error| format!("cannot be read: {error}"))?;
+    if pem.len() as u64 > limits::EGRESS_ROOTS_BYTES {
+        return Err(format!(
+            "has more than the {} bytes that are read",
+            limits::EGRESS_ROOTS_BYTES
+        ));
+    }
+    posthorn_egress::check_roots(&pem).map_err(|error| {
+        format!("must be a file of certificates in PEM (BEGIN CERTIFICATE): {error}")
+    })?;
+    Ok(pem)
 }
 
 fn is_loopback(url: &Url) -> bool {
