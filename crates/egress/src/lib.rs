@@ -69,6 +69,10 @@ impl Egress {
     pub fn new(policy: EgressPolicy, options: &EgressOptions) -> Result<Self, EgressError> {
         let open = Arc::new(OpenConnections::default());
         let connector = Connector::new(policy, options, Arc::clone(&open))?;
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "this is the one client for tenants' addresses"
+        )]
         let client = Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
