@@ -28,6 +28,7 @@ use posthorn_store::database::Database;
 use posthorn_store::drive::drive;
 use posthorn_store::due::DueHint;
 use posthorn_store::entropy::Entropy;
+use posthorn_store::key_use::KeyUses;
 use posthorn_store::record::RecordWriter;
 use posthorn_store::stream::StreamKeeper;
 use posthorn_worker::{
@@ -113,6 +114,7 @@ impl Parts {
             entropy: Entropy,
             egress: egress(),
             hint: DueHint::default(),
+            key_uses: KeyUses::default(),
             batcher: self.batcher,
             fresh: self.fresh,
         }

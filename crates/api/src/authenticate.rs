@@ -77,10 +77,12 @@ fn authenticate(headers: &HeaderMap, state: &ApiState) -> Option<Caller> {
     let hash = api_key::check(bearer(headers)?).ok()?;
     let snapshot = state.cache().snapshot();
     let key = snapshot.key(hash.as_bytes())?;
-    if key.expires_at.is_some_and(|end| end <= state.clock().now()) {
+    let now = state.clock().now();
+    if key.expires_at.is_some_and(|end| end <= now) {
         return None;
     }
     snapshot.tenant(key.tenant)?;
+    state.key_uses().note(key.tenant, key.id, now);
     Some(Caller {
         tenant: TenantScope::new_authenticated(key.tenant),
         scopes: key.scopes.clone(),

@@ -11,6 +11,7 @@ use posthorn_store::configure::Sealer;
 use posthorn_store::database::Database;
 use posthorn_store::due::DueHint;
 use posthorn_store::entropy::Entropy;
+use posthorn_store::key_use::KeyUses;
 
 /// The parts that the API is made of.
 pub struct ApiParts {
@@ -30,6 +31,8 @@ pub struct ApiParts {
     pub entropy: Entropy,
     /// Rung when a replay made something due.
     pub due: DueHint,
+    /// Where uses of keys are noted.
+    pub key_uses: KeyUses,
     /// Where the server is reached from outside, without a slash at the end, for the examples of the reference.
     pub public_url: String,
 }
@@ -67,6 +70,10 @@ impl ApiState {
 
     pub(crate) fn entropy(&self) -> Entropy {
         self.0.entropy
+    }
+
+    pub(crate) fn key_uses(&self) -> &KeyUses {
+        &self.0.key_uses
     }
 
     pub(crate) fn due(&self) -> &DueHint {

@@ -185,6 +185,15 @@ pub const RECOVERY_ROWS: usize = 2000;
 /// Slots that endpoints are spread over: the values of one byte.
 pub const SHARDS: usize = 256;
 
+// Calls.
+
+/// Keys whose last use waits to be written; that of others is forgotten until they are used again.
+pub const KEY_USES: usize = 16_384;
+/// How often uses of keys are written, and how far apart two written uses of a key are.
+pub const KEY_USE_EVERY: Duration = Duration::from_mins(1);
+/// Keys of one statement that writes their last use.
+pub const KEY_USE_ROWS: usize = 1024;
+
 // Reading.
 
 /// Rows of a list when nobody asks for another number.

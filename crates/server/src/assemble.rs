@@ -16,6 +16,7 @@ use posthorn_store::configuration::ConfigCache;
 use posthorn_store::database::{Database, DatabaseOptions};
 use posthorn_store::due::DueHint;
 use posthorn_store::entropy::Entropy;
+use posthorn_store::key_use::KeyUses;
 use posthorn_store::stream::StreamKeeper;
 use posthorn_worker::{Worker, WorkerParts};
 use tokio::sync::mpsc;
@@ -84,6 +85,7 @@ impl Engine {
             .await
             .context("no stream could be opened")?;
         let due = DueHint::default();
+        let key_uses = KeyUses::default();
         let (fresh_in, fresh) = mpsc::channel(limits::FRESH_EVENTS);
         let (acceptor, batcher) = Acceptor::new(
             database.clone(),
@@ -100,6 +102,7 @@ impl Engine {
             entropy,
             egress: sending,
             hint: due.clone(),
+            key_uses: key_uses.clone(),
             batcher,
             fresh,
         });
@@ -112,6 +115,7 @@ impl Engine {
             clock,
             entropy,
             due,
+            key_uses,
             public_url: public_url.origin().to_owned(),
         };
         Ok(Self {

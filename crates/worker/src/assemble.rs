@@ -13,6 +13,7 @@ use posthorn_store::database::{Database, DatabaseError};
 use posthorn_store::drive::drive;
 use posthorn_store::due::DueHint;
 use posthorn_store::entropy::Entropy;
+use posthorn_store::key_use::KeyUses;
 use posthorn_store::record::RecordWriter;
 use posthorn_store::stream::StreamKeeper;
 use posthorn_store::{lease, partitions};
@@ -46,6 +47,8 @@ pub struct WorkerParts {
     pub egress: Egress,
     /// Rung when a replay makes something due.
     pub hint: DueHint,
+    /// Uses of keys that are to be written.
+    pub key_uses: KeyUses,
     /// The accept side's loop.
     pub batcher: Batcher,
     /// What the batcher has made durable.
@@ -102,6 +105,7 @@ impl Worker {
             entropy,
             egress,
             hint,
+            key_uses,
             batcher,
             fresh,
         } = parts;
@@ -129,6 +133,7 @@ impl Worker {
             entropy,
             dispatcher: Arc::clone(&dispatcher),
             hint,
+            key_uses,
         };
         let running = Arc::clone(&dispatcher);
         Self {
@@ -192,6 +197,7 @@ struct Timers {
     entropy: Entropy,
     dispatcher: Arc<Dispatcher>,
     hint: DueHint,
+    key_uses: KeyUses,
 }
 
 impl Timers {
@@ -204,6 +210,7 @@ impl Timers {
             entropy,
             dispatcher,
             hint,
+            key_uses,
         } = self;
         let shards = Shards::default();
         let keeping = Keeping::new(
@@ -226,7 +233,7 @@ impl Timers {
             shards,
         );
         let recovery = Recovery::new(database.clone(), hint.clone());
-        vec![
+        let mut loops = vec![
             every(&clock, (limits::WATERMARK_EVERY, STEP), None, keeping, keep),
             every(
                 &clock,
@@ -249,16 +256,30 @@ impl Timers {
                 parking,
                 sweep,
             ),
-            every(&clock, (limits::CONFIG_POLL, STEP), None, cache, refresh),
-            every(
-                &clock,
-                (PARTITIONS, LONG_STEP),
-                None,
-                database.clone(),
-                make_leaves,
-            ),
-        ]
+        ];
+        loops.extend(housekeeping(&clock, database, cache, key_uses));
+        loops
     }
+}
+
+/// The loops that move no delivery.
+fn housekeeping(
+    clock: &Clock,
+    database: Database,
+    cache: ConfigCache,
+    key_uses: KeyUses,
+) -> [Loop; 3] {
+    [
+        every(clock, (limits::CONFIG_POLL, STEP), None, cache, refresh),
+        every(
+            clock,
+            (limits::KEY_USE_EVERY, STEP),
+            None,
+            (key_uses, database.clone()),
+            write_key_uses,
+        ),
+        every(clock, (PARTITIONS, LONG_STEP), None, database, make_leaves),
+    ]
 }
 
 /// A loop by the clock, on its own task: a long recovery must not keep the lease waiting.
@@ -315,6 +336,13 @@ async fn sweep(parking: Arc<Parking>) {
 async fn refresh(cache: Arc<ConfigCache>) {
     if let Err(error) = cache.refresh().await {
         tracing::warn!(%error, "the configuration could not be read");
+    }
+}
+
+async fn write_key_uses(state: Arc<(KeyUses, Database)>) {
+    let (key_uses, database) = &*state;
+    if let Err(error) = key_uses.run_once(database).await {
+        tracing::warn!(%error, "when keys were last used could not be written yet");
     }
 }
 

@@ -6,6 +6,7 @@ mod bodies;
 mod dead_letters;
 mod endpoints;
 mod events;
+mod key_uses;
 mod objects;
 mod refusals;
 
@@ -25,6 +26,7 @@ use posthorn_store::clock::Clock;
 use posthorn_store::configure::{NewKey, create_key};
 use posthorn_store::due::DueHint;
 use posthorn_store::entropy::Entropy;
+use posthorn_store::key_use::KeyUses;
 use posthorn_tests::database::TestDatabase;
 use posthorn_tests::engine::{Node, Runs};
 use posthorn_tests::rows::Rows;
@@ -39,6 +41,8 @@ struct Api {
     node: Node,
     tenants: Tenants,
     rows: Rows,
+    /// Noted by its calls, written when a test says so.
+    key_uses: KeyUses,
     /// Dropped last.
     _database: TestDatabase,
 }
@@ -62,6 +66,7 @@ impl Api {
     async fn start() -> Self {
         let database = TestDatabase::create().await;
         let node = Node::start(database.pools(4, 4), Runs::AcceptOnly).await;
+        let key_uses = KeyUses::default();
         let parts = ApiParts {
             database: node.database.clone(),
             cache: node.cache.clone(),
@@ -71,12 +76,14 @@ impl Api {
             clock: Clock::start(),
             entropy: Entropy,
             due: DueHint::default(),
+            key_uses: key_uses.clone(),
             public_url: "http://127.0.0.1:8400".to_owned(),
         };
         Self {
             router: posthorn_api::router(ApiState::new(parts)),
             tenants: Tenants::new(database.pools(2, 2)),
             rows: Rows::of(&database).await,
+            key_uses,
             node,
             _database: database,
         }
