@@ -46,6 +46,7 @@ pub(crate) struct Parts {
 /// The running parts of a node.
 pub(crate) struct Engine {
     router: Router,
+    keeper: Arc<StreamKeeper>,
     database: Database,
     acceptor: Acceptor,
     worker: Worker,
@@ -97,7 +98,7 @@ impl Engine {
         let worker = Worker::start(WorkerParts {
             database: database.clone(),
             cache: cache.clone(),
-            keeper,
+            keeper: Arc::clone(&keeper),
             clock: clock.clone(),
             entropy,
             egress: sending,
@@ -120,6 +121,7 @@ impl Engine {
         };
         Ok(Self {
             router: router(&roles, api),
+            keeper,
             database,
             acceptor,
             worker,
@@ -129,6 +131,11 @@ impl Engine {
     /// What the listener serves.
     pub(crate) fn router(&self) -> Router {
         self.router.clone()
+    }
+
+    /// This node's stream, for those who ask whether it may accept and send.
+    pub(crate) fn keeper(&self) -> Arc<StreamKeeper> {
+        Arc::clone(&self.keeper)
     }
 
     /// Hands over what waits, lets go of the stream, closes the pools. Requests must have ended.

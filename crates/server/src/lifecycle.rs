@@ -107,6 +107,7 @@ impl Node {
         };
         if let Some(engine) = engine {
             front.open(engine.router());
+            self.readiness.follow(engine.keeper());
             self.readiness.running();
             tracing::info!(address = %listen, version = env!("CARGO_PKG_VERSION"), "ready");
             self.look_after().await;

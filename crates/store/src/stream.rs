@@ -147,6 +147,18 @@ impl OpenSet {
     }
 }
 
+/// Whether a node may accept and send, by its lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseState {
+    /// It may.
+    Held,
+    /// It was not renewed within half its life; it may be again.
+    Lapsed,
+    /// There is no open stream: the first is not open yet, another node has closed it and the next is not open, or the
+    /// node has let go of it.
+    NoStream,
+}
+
 /// One stream of this node.
 #[derive(Debug)]
 pub struct Stream {
@@ -228,6 +240,16 @@ impl StreamKeeper {
     #[must_use]
     pub fn present(&self) -> Option<Arc<Stream>> {
         self.present.load_full()
+    }
+
+    /// How this node's lease stands.
+    #[must_use]
+    pub fn lease(&self) -> LeaseState {
+        match self.present() {
+            Some(stream) if stream.may_begin(&self.clock) => LeaseState::Held,
+            Some(stream) if !stream.is_closed() => LeaseState::Lapsed,
+            _ => LeaseState::NoStream,
+        }
     }
 
     /// A new id of the present stream, open from this moment on; `None` where the node may not begin a flush.

@@ -1,12 +1,15 @@
 //! Whether this node should be sent requests, and if not, why.
 //!
+//! A node whose stream is not open, or whose lease lapsed, accepts nothing and sends nothing, so it is not ready.
+//!
 //! Looks at the database at most once a second, however often it is asked, and never for longer than two.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use posthorn_store::clock::Clock;
 use posthorn_store::migrate::{self, Login};
+use posthorn_store::stream::{LeaseState, StreamKeeper};
 use serde::Serialize;
 
 /// For how long an answer of the database is repeated.
@@ -38,6 +41,7 @@ struct Inner {
     clock: Clock,
     phase: Mutex<Phase>,
     login: Mutex<Option<Login>>,
+    keeper: OnceLock<Arc<StreamKeeper>>,
     last: tokio::sync::Mutex<Option<(Instant, Vec<Reason>)>>,
 }
 
@@ -54,6 +58,7 @@ impl Readiness {
             clock,
             phase: Mutex::new(Phase::Starting),
             login: Mutex::new(None),
+            keeper: OnceLock::new(),
             last: tokio::sync::Mutex::new(None),
         };
         Self {
@@ -68,6 +73,12 @@ impl Readiness {
             .login
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = Some(login);
+    }
+
+    /// From here on the engine's lease is looked at, too.
+    pub(super) fn follow(&self, keeper: Arc<StreamKeeper>) {
+        // The engine is started once.
+        let _ = self.inner.keeper.set(keeper);
     }
 
     pub(super) fn running(&self) {
@@ -96,12 +107,16 @@ impl Readiness {
             }),
             Phase::Running => None,
         };
-        let of_the_database = if phase == Phase::Stopping {
-            Vec::new()
-        } else {
-            self.of_the_database().await
-        };
-        own.into_iter().chain(of_the_database).collect()
+        if phase == Phase::Stopping {
+            return own.into_iter().collect();
+        }
+        let of_the_database = self.of_the_database().await;
+        let lease = self.inner.keeper.get().map(|keeper| keeper.lease());
+        // The database comes first: a lease that lapsed is often only what follows from it.
+        own.into_iter()
+            .chain(of_the_database)
+            .chain(lease.and_then(missing_of))
+            .collect()
     }
 
     fn enter(&self, phase: Phase) {
@@ -150,6 +165,25 @@ async fn look(login: &Login) -> Vec<Reason> {
         }
         Ok(Ok(standing)) => missing_in(&standing),
     }
+}
+
+/// What is missing of the lease; nothing while it is held.
+fn missing_of(lease: LeaseState) -> Option<Reason> {
+    let (code, detail) = match lease {
+        LeaseState::Held => return None,
+        LeaseState::Lapsed => (
+            "lease_lapsed",
+            "the node's lease could not be renewed, so it accepts and sends nothing",
+        ),
+        LeaseState::NoStream => (
+            "stream_closed",
+            "the node has no open stream, so it accepts and sends nothing",
+        ),
+    };
+    Some(Reason {
+        code,
+        detail: detail.to_owned(),
+    })
 }
 
 fn missing_in(standing: &migrate::Standing) -> Vec<Reason> {
@@ -203,6 +237,16 @@ mod tests {
         assert_eq!(
             missing_in(&standing(0, &[])).first().unwrap().code,
             "partitions_missing"
+        );
+    }
+
+    #[test]
+    fn a_node_without_its_lease_is_not_ready_and_says_so() {
+        assert_eq!(missing_of(LeaseState::Held), None);
+        assert_eq!(missing_of(LeaseState::Lapsed).unwrap().code, "lease_lapsed");
+        assert_eq!(
+            missing_of(LeaseState::NoStream).unwrap().code,
+            "stream_closed"
         );
     }
 

@@ -51,3 +51,21 @@ async fn a_database_that_is_away_is_told_as_such_and_comes_back() {
     stage.delivery(&after, "delivered").await;
     assert_eq!(stage.installation.complaints().await, [] as [String; 0]);
 }
+
+/// A node that may not accept is not ready, though the database answers; and is again once its lease is renewed.
+#[tokio::test]
+async fn a_node_whose_lease_lapsed_is_not_ready_and_says_so() {
+    let mut stage = Stage::set().await;
+    let held = stage
+        .installation
+        .hold("LOCK TABLE nodes IN SHARE ROW EXCLUSIVE MODE")
+        .await;
+    let reason = until("readiness to tell", AMPLE, async || {
+        let answer = stage.node.client("").get("/readyz").await;
+        (answer.status == 503).then(|| answer.json().text("/reasons/0/code"))
+    })
+    .await;
+    assert_eq!(reason, "lease_lapsed");
+    drop(held);
+    stage.node.ready().await;
+}
