@@ -14,6 +14,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::problem::{Failure, Fault, Problem};
+use crate::refusals::Telling;
 use crate::state::ApiState;
 
 /// Names the request in the answer and in the log.
@@ -82,13 +83,23 @@ pub(crate) async fn conclude(
 ) -> Response {
     let id = request_id(&state);
     let options = request.method() == Method::OPTIONS;
+    // The pages of the reference are served whatever is away.
+    let of_the_api = request.uri().path().starts_with("/v1/");
     let response = next.run(request).await;
     let mut response = match refusal(&response) {
         Some(failure) if options && failure.problem == Problem::MethodNotAllowed => {
             options_answer(&response)
         }
-        Some(failure) => refuse(&failure, &response, &id),
-        None => response,
+        Some(failure) => {
+            log(&failure, &id, &state);
+            refuse(&failure, &response, &id)
+        }
+        None => {
+            if of_the_api && response.status().is_success() {
+                log_ended_runs(&state);
+            }
+            response
+        }
     };
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, value);
@@ -142,7 +153,6 @@ fn options_answer(refused: &Response) -> Response {
 }
 
 fn refuse(failure: &Failure, refused: &Response, id: &str) -> Response {
-    log(failure, id);
     let problem = failure.problem;
     let mut response = Response::new(Body::from(body(failure, id)));
     *response.status_mut() = problem.status();
@@ -185,13 +195,33 @@ fn body(failure: &Failure, id: &str) -> Vec<u8> {
     serde_json::to_vec(&body).unwrap_or_default()
 }
 
-fn log(failure: &Failure, id: &str) {
-    let code = failure.problem.code();
+fn log(failure: &Failure, id: &str, state: &ApiState) {
+    let problem = failure.problem;
+    let code = problem.code();
     match &failure.cause {
-        Some(cause) if failure.problem == Problem::Internal => {
+        Some(cause) if problem == Problem::Internal => {
             tracing::error!(request_id = id, code, cause, "request failed");
         }
-        Some(cause) => tracing::warn!(request_id = id, code, cause, "request refused"),
+        Some(cause) => tracing::debug!(request_id = id, code, cause, "request refused"),
         None => tracing::debug!(request_id = id, code, "request refused"),
+    }
+    if problem.status() == StatusCode::SERVICE_UNAVAILABLE {
+        let told = state.refusals().refused(code, state.clock().monotonic());
+        let cause = failure.cause.as_deref().unwrap_or_default();
+        match told {
+            Some(Telling::GoesOn(count)) => {
+                tracing::warn!(code, cause, count, "requests are still refused");
+            }
+            Some(_) => tracing::warn!(code, cause, "requests are refused from now on"),
+            None => {}
+        }
+    }
+}
+
+fn log_ended_runs(state: &ApiState) {
+    for (code, told) in state.refusals().taken(|| state.clock().monotonic()) {
+        if let Telling::Ended(count, lasted) = told {
+            tracing::info!(code, count, ?lasted, "requests are taken again");
+        }
     }
 }

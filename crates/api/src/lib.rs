@@ -21,6 +21,7 @@ mod list;
 mod openapi;
 pub mod problem;
 mod query;
+mod refusals;
 mod routes;
 mod state;
 mod wire;

@@ -13,6 +13,8 @@ use posthorn_store::due::DueHint;
 use posthorn_store::entropy::Entropy;
 use posthorn_store::key_use::KeyUses;
 
+use crate::refusals::Refusals;
+
 /// The parts that the API is made of.
 pub struct ApiParts {
     /// Reads and changes of tenants' rows.
@@ -39,64 +41,74 @@ pub struct ApiParts {
 
 /// [`ApiParts`], shared by all requests. Cheap to clone.
 #[derive(Clone)]
-pub struct ApiState(Arc<ApiParts>);
+pub struct ApiState {
+    parts: Arc<ApiParts>,
+    refusals: Arc<Refusals>,
+}
 
 impl ApiState {
     /// Shares the parts.
     #[must_use]
     pub fn new(parts: ApiParts) -> Self {
-        Self(Arc::new(parts))
+        Self {
+            parts: Arc::new(parts),
+            refusals: Arc::default(),
+        }
     }
 
     pub(crate) fn database(&self) -> &Database {
-        &self.0.database
+        &self.parts.database
     }
 
     pub(crate) fn cache(&self) -> &ConfigCache {
-        &self.0.cache
+        &self.parts.cache
     }
 
     pub(crate) fn acceptor(&self) -> &Acceptor {
-        &self.0.acceptor
+        &self.parts.acceptor
     }
 
     pub(crate) fn egress(&self) -> &EgressPolicy {
-        &self.0.egress
+        &self.parts.egress
     }
 
     pub(crate) fn clock(&self) -> &Clock {
-        &self.0.clock
+        &self.parts.clock
     }
 
     pub(crate) fn entropy(&self) -> Entropy {
-        self.0.entropy
+        self.parts.entropy
     }
 
     pub(crate) fn key_uses(&self) -> &KeyUses {
-        &self.0.key_uses
+        &self.parts.key_uses
+    }
+
+    pub(crate) fn refusals(&self) -> &Refusals {
+        &self.refusals
     }
 
     pub(crate) fn due(&self) -> &DueHint {
-        &self.0.due
+        &self.parts.due
     }
 
     pub(crate) fn public_url(&self) -> &str {
-        &self.0.public_url
+        &self.parts.public_url
     }
 
     /// Brings the configuration in memory up to a change that was just committed. Should the database go away in
     /// between, the change stands and the next poll brings it; matching never trusts an older version (INV-12).
     pub(crate) async fn catch_up(&self) {
-        if let Err(error) = self.0.cache.refresh().await {
+        if let Err(error) = self.parts.cache.refresh().await {
             tracing::warn!(%error, "the configuration was changed, but could not be read back yet");
         }
     }
 
     pub(crate) fn sealer(&self) -> Sealer<'_> {
         Sealer {
-            ring: &self.0.ring,
-            clock: &self.0.clock,
-            entropy: self.0.entropy,
+            ring: &self.parts.ring,
+            clock: &self.parts.clock,
+            entropy: self.parts.entropy,
         }
     }
 }

@@ -193,6 +193,10 @@ pub const KEY_USES: usize = 16_384;
 pub const KEY_USE_EVERY: Duration = Duration::from_mins(1);
 /// Keys of one statement that writes their last use.
 pub const KEY_USE_ROWS: usize = 1024;
+/// How often a run of refusals that goes on is told in the log.
+pub const REFUSALS_TOLD_EVERY: Duration = Duration::from_secs(10);
+/// For how long nothing must have been refused until a run of refusals counts as over.
+pub const REFUSALS_QUIET: Duration = Duration::from_secs(10);
 
 // Reading.
 

@@ -27,6 +27,10 @@ async fn a_database_that_is_away_is_told_as_such_and_comes_back() {
         assert_problem(&answer, 503, "unavailable");
         assert!(answer.header("retry-after").parse::<u32>().unwrap() >= 1);
     }
+    // Told once, not for each request.
+    let log = stage.node.log();
+    assert_eq!(log.matches("requests are refused from now on").count(), 1);
+    assert_eq!(log.matches("request refused").count(), 0);
     let stranger = stage.node.client("ph_live_nobody").get("/v1/events").await;
     assert_problem(&stranger, 401, "unauthenticated");
     let alive = stage.node.client("").get("/livez").await;
