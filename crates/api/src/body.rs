@@ -3,8 +3,6 @@
 //! A body is refused by its headers where it can be (encoding, type, announced length), and cut at the limit
 //! where it cannot. Faults are told by JSON pointers: the tree is never built only to find them.
 
-use std::time::Duration;
-
 use axum::body::Body;
 use axum::extract::{FromRequest, Request};
 use bytes::{Bytes, BytesMut};
@@ -18,10 +16,6 @@ use serde_path_to_error::{Path, Segment};
 
 use crate::problem::{Failure, Problem};
 use crate::state::ApiState;
-
-/// How long a body may take to arrive, whole. A client that sends a byte now and then holds a connection no
-/// longer than this.
-const BODY_WAIT: Duration = Duration::from_secs(30);
 
 /// A JSON body of an operation that configures something.
 #[derive(Debug)]
@@ -80,7 +74,7 @@ impl FromRequest<ApiState> for NoBody {
 /// one is.
 ///
 /// # Errors
-/// 415 for an encoding or another type, 413 over the limit, 408 after [`BODY_WAIT`], 400 when it breaks off.
+/// 415 for an encoding or another type, 413 over the limit, 408 after [`limits::BODY_WAIT`], 400 when it breaks off.
 pub(crate) async fn read_json(
     request: Request,
     state: &ApiState,
@@ -257,7 +251,7 @@ async fn collect(
     tokio::select! {
         biased;
         read = take(body, room.unwrap_or_default(), limit, too_large) => read,
-        () = state.clock().sleep(BODY_WAIT) => Err(Failure::new(Problem::RequestTimeout)),
+        () = state.clock().sleep(limits::BODY_WAIT) => Err(Failure::new(Problem::RequestTimeout)),
     }
 }
 

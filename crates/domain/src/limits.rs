@@ -144,8 +144,6 @@ pub const FLUSH_BYTES: usize = 1024 * 1024;
 pub const FLUSH_HANDOVERS: usize = 5000;
 /// How long a flush waits for company under load.
 pub const FLUSH_LINGER: Duration = Duration::from_millis(2);
-/// Time limit of the statement that a flush is.
-pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
 /// Events waiting to be flushed; over it callers get 503.
 pub const ACCEPT_QUEUE_ROWS: usize = 8192;
 /// Bytes waiting to be flushed; over it callers get 503.
@@ -180,13 +178,29 @@ pub const LEASE_TTL: Duration = Duration::from_secs(8);
 pub const WATERMARK_EVERY: Duration = Duration::from_secs(1);
 /// How often a node looks for changes of the configuration.
 pub const CONFIG_POLL: Duration = Duration::from_millis(250);
-/// Deliveries that recovery writes into `pending` in one statement.
-pub const RECOVERY_ROWS: usize = 2000;
 /// Slots that endpoints are spread over: the values of one byte.
 pub const SHARDS: usize = 256;
 
 // Calls.
 
+/// Connections at the same time, over all listeners; more wait in the kernel's queue.
+pub const CONNECTIONS: usize = 8192;
+/// A request's head must be complete in this time; a connection without a request is closed after it. Longer
+/// than the minute for which proxies commonly keep a connection, so that it is theirs to close.
+pub const REQUEST_HEAD_WAIT: Duration = Duration::from_secs(75);
+/// Bytes of a request's head.
+pub const REQUEST_HEAD_BYTES: usize = 64 * 1024;
+/// Header fields of a request.
+pub const REQUEST_HEADERS: usize = 100;
+/// How long a body may take to arrive, whole. A client that sends a byte now and then holds a connection no
+/// longer than this.
+pub const BODY_WAIT: Duration = Duration::from_secs(30);
+/// Addresses of `X-Forwarded-For` that are looked at: more proxies than stand in a row.
+pub const FORWARDED_HOPS: usize = 16;
+/// How long requests under way may take once the node is stopping.
+pub const SHUTDOWN_CALLERS_WAIT: Duration = Duration::from_secs(15);
+/// How long the database may take to answer when `/readyz` asks.
+pub const READINESS_WAIT: Duration = Duration::from_secs(2);
 /// Keys whose last use waits to be written; that of others is forgotten until they are used again.
 pub const KEY_USES: usize = 16_384;
 /// How often uses of keys are written, and how far apart two written uses of a key are.
@@ -204,9 +218,21 @@ pub const REFUSALS_QUIET: Duration = Duration::from_secs(10);
 pub const LIST_DEFAULT: u32 = 50;
 /// Rows of a list at most.
 pub const LIST_MAX: u32 = 250;
+/// How many deliveries an event shows; the others are in the list of deliveries.
+pub const EVENT_DELIVERIES: u32 = 100;
+/// How many attempts a delivery shows; the others are in the list of attempts.
+pub const DELIVERY_ATTEMPTS: u32 = 100;
+/// Lost deliveries that `posthorn doctor` prints.
+pub const LOST_SHOWN: i64 = 100;
 
 // The database.
 
+/// Time limit of a statement, by the server.
+pub const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a statement waits for a lock.
+pub const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a given database may be away at start: it may be starting, too.
+pub const DATABASE_START_WAIT: Duration = Duration::from_secs(30);
 /// How long a request waits for a connection.
 pub const DATABASE_WAIT: Duration = Duration::from_secs(5);
 /// How long one step at the database may take, on this side: a little more than its statements may by the server's own
@@ -244,3 +270,18 @@ pub const PARK_SWEEP_ENDPOINTS: i64 = 4096;
 pub const SHUTDOWN_REQUESTS_WAIT: Duration = Duration::from_secs(35);
 /// How long a stopping node waits for its last results to be recorded.
 pub const SHUTDOWN_RECORD_WAIT: Duration = Duration::from_secs(10);
+
+// A managed PostgreSQL.
+
+/// How long its process may run without answering at all.
+pub const MANAGED_ANSWER_WAIT: Duration = Duration::from_mins(1);
+/// How long a process that is there already may be silent before it is taken for another program's.
+pub const MANAGED_OURS_WAIT: Duration = Duration::from_secs(5);
+/// How long a recovery after a crash may take.
+pub const MANAGED_RECOVERY_WAIT: Duration = Duration::from_mins(10);
+/// How long a stop may take: it writes out what is in memory.
+pub const MANAGED_STOP_WAIT: Duration = Duration::from_mins(2);
+/// How long to wait for a lock that another start or stop of the same cluster holds.
+pub const MANAGED_LOCK_WAIT: Duration = Duration::from_mins(2);
+/// Lines of PostgreSQL's log that go into an error.
+pub const MANAGED_LOG_LINES: usize = 8;

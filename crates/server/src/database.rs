@@ -7,15 +7,13 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
+use posthorn_domain::limits;
 use posthorn_store::clock::Clock;
 use posthorn_store::migrate::{self, Answer, Login, MigrateError, Prepared};
 
 use crate::managed::Cluster;
 use crate::settings::environment::Environment;
 use crate::settings::{DatabaseSettings, Migrate};
-
-/// How long a given database may be away at start: it may be starting, too.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
 
@@ -135,11 +133,11 @@ async fn wait_for(login: &Login, clock: &Clock) -> anyhow::Result<()> {
         if answer == Answer::Ready {
             return Ok(());
         }
-        if clock.monotonic().saturating_duration_since(begun) > PATIENCE {
+        if clock.monotonic().saturating_duration_since(begun) > limits::DATABASE_START_WAIT {
             anyhow::bail!(
                 "nobody answers for the database {} after {} s",
                 login.describe(),
-                PATIENCE.as_secs()
+                limits::DATABASE_START_WAIT.as_secs()
             );
         }
         if !told {

@@ -23,6 +23,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
+use posthorn_domain::limits;
 use posthorn_store::clock::Clock;
 use posthorn_store::migrate::{self, Login};
 use tokio::sync::Mutex;
@@ -33,9 +34,6 @@ pub(crate) use error::ClusterError;
 use folders::Folders;
 use programs::Programs;
 use server_process::ServerProcess;
-
-/// How long to wait for a lock that another start or stop of the same cluster holds.
-const LOCK_PATIENCE: Duration = Duration::from_mins(2);
 
 /// Time between two looks at something that is about to happen.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
@@ -166,7 +164,7 @@ async fn lock_exclusive(path: &Path, clock: &Clock) -> Result<File, ClusterError
                 });
             }
             Err(std::fs::TryLockError::WouldBlock) => {
-                if clock.monotonic().saturating_duration_since(begun) > LOCK_PATIENCE {
+                if clock.monotonic().saturating_duration_since(begun) > limits::MANAGED_LOCK_WAIT {
                     return Err(ClusterError::Busy {
                         lock: path.to_owned(),
                     });

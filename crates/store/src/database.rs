@@ -149,11 +149,14 @@ fn pool(connections: u32) -> PgPoolOptions {
 
 /// Bounds what a statement may wait for, whatever the cluster's own settings (INV-11).
 fn bounded(connect: PgConnectOptions) -> PgConnectOptions {
+    let milliseconds = |time: Duration| format!("{}ms", time.as_millis());
     connect
         .application_name("posthorn")
         .options([
-            ("statement_timeout", "10s"),
-            ("lock_timeout", "5s"),
+            ("statement_timeout", milliseconds(limits::STATEMENT_TIMEOUT)),
+            ("lock_timeout", milliseconds(limits::LOCK_TIMEOUT)),
+        ])
+        .options([
             ("idle_in_transaction_session_timeout", "30s"),
             ("timezone", "UTC"),
             ("jit", "off"),

@@ -266,7 +266,7 @@ impl Sender {
                 answer: None,
                 error: Some(AttemptError {
                     kind: failure.kind,
-                    detail: failure.detail,
+                    detail: cut(failure.detail),
                 }),
                 remote_address: failure.remote_address.map(|address| address.to_string()),
             },
@@ -377,7 +377,10 @@ struct Came {
 
 impl Came {
     fn failed(kind: ErrorKind, detail: String) -> Self {
-        let error = Some(AttemptError { kind, detail });
+        let error = Some(AttemptError {
+            kind,
+            detail: cut(detail),
+        });
         Self {
             outcome: classify_error(kind),
             answer: None,
@@ -416,6 +419,14 @@ impl Came {
             });
         }
         self
+    }
+}
+
+/// Words of a failure, no longer than is kept (INV-11): names and certificates of strangers stand in them.
+fn cut(detail: String) -> String {
+    match detail.char_indices().nth(limits::ERROR_DETAIL_CHARS) {
+        Some((end, _)) => detail.get(..end).unwrap_or_default().to_owned(),
+        None => detail,
     }
 }
 

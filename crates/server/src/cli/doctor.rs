@@ -1,5 +1,6 @@
 //! `posthorn doctor`: everything that can be asked without changing anything.
 
+use posthorn_domain::limits;
 use posthorn_store::database::Database;
 use posthorn_store::migrate::{self, Login, Standing};
 use posthorn_store::oracle;
@@ -7,9 +8,6 @@ use serde_json::json;
 
 use super::{CommonFlags, DatabaseFlags};
 use crate::database::Reach;
-
-/// Lost deliveries that are printed.
-const LOST: i64 = 100;
 
 /// One question and its answer.
 struct Finding {
@@ -80,7 +78,7 @@ async fn examine_deliveries(login: Login) -> Vec<Finding> {
         Err(error) => return vec![Finding::bad("login", error.to_string())],
     };
     let database = Database::new(login.database_options(1, 1));
-    let lost = oracle::lost(&database, LOST).await;
+    let lost = oracle::lost(&database, limits::LOST_SHOWN).await;
     database.close().await;
     let deliveries = match lost {
         Ok(lost) if lost.is_empty() => Finding::good("deliveries", "none is lost"),

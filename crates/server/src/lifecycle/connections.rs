@@ -18,6 +18,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use ipnet::IpNet;
+use posthorn_domain::limits;
 use posthorn_store::clock::Clock;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -26,22 +27,6 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use super::peer;
-
-/// A request's head must be complete in this time; a connection without a request is closed after it. Longer
-/// than the minute for which proxies commonly keep a connection, so that it is theirs to close.
-const HEAD_WITHIN: Duration = Duration::from_secs(75);
-
-/// Bytes of a request's head.
-const HEAD_BYTES: usize = 64 * 1024;
-
-/// Header fields of a request.
-const HEAD_FIELDS: usize = 100;
-
-/// Connections at the same time, over all listeners; more wait in the kernel's queue.
-const CONNECTIONS: usize = 8192;
-
-/// How long requests under way may take once the node is stopping.
-const DRAIN: Duration = Duration::from_secs(15);
 
 /// Pause after the kernel could not give a connection: it is out of descriptors or memory.
 const AFTER_A_REFUSAL: Duration = Duration::from_millis(100);
@@ -94,8 +79,8 @@ impl Connections {
         Self {
             clock,
             trusted: trusted_proxies.into(),
-            head_within: HEAD_WITHIN,
-            open: Arc::new(Semaphore::new(CONNECTIONS)),
+            head_within: limits::REQUEST_HEAD_WAIT,
+            open: Arc::new(Semaphore::new(limits::CONNECTIONS)),
             running: TaskTracker::new(),
             stopping: CancellationToken::new(),
             ending: CancellationToken::new(),
@@ -117,7 +102,7 @@ impl Connections {
     pub(super) async fn drain(&self) {
         self.stopping.cancel();
         self.running.close();
-        if tokio::time::timeout(DRAIN, self.running.wait())
+        if tokio::time::timeout(limits::SHUTDOWN_CALLERS_WAIT, self.running.wait())
             .await
             .is_err()
         {
@@ -166,8 +151,8 @@ impl Connections {
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
             .header_read_timeout(self.head_within)
-            .max_headers(HEAD_FIELDS)
-            .max_buf_size(HEAD_BYTES);
+            .max_headers(limits::REQUEST_HEADERS)
+            .max_buf_size(limits::REQUEST_HEAD_BYTES);
         let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
@@ -257,7 +242,7 @@ mod tests {
         let (_connections, address) = serve(Router::new()).await;
         let long = format!(
             "GET / HTTP/1.1\r\nhost: a\r\nx: {}\r\n\r\n",
-            "a".repeat(2 * HEAD_BYTES)
+            "a".repeat(2 * limits::REQUEST_HEAD_BYTES)
         );
         let mut stream = TcpStream::connect(address).await.unwrap();
         // The server may close before it has read everything.

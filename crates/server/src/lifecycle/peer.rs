@@ -4,6 +4,7 @@
 //! one of `POSTHORN_TRUSTED_PROXIES`, the one before it counts. What anybody else writes into the header is
 //! never believed.
 
+use posthorn_domain::limits;
 use std::net::{IpAddr, SocketAddr};
 
 use axum::http::{HeaderMap, HeaderName};
@@ -12,13 +13,10 @@ use ipnet::IpNet;
 /// The list of addresses that proxies append to.
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Addresses of the header that are looked at: more proxies than stand in a row.
-const HOPS: usize = 16;
-
 /// The caller's address. The port is the connection's: of a caller behind a proxy none is known.
 pub(super) fn caller(peer: SocketAddr, headers: &HeaderMap, trusted: &[IpNet]) -> SocketAddr {
     let mut address = peer.ip().to_canonical();
-    for before in hops(headers).take(HOPS) {
+    for before in hops(headers).take(limits::FORWARDED_HOPS) {
         if !trusted.iter().any(|network| network.contains(&address)) {
             break;
         }

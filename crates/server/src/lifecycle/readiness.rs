@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use posthorn_domain::limits;
 use posthorn_store::clock::Clock;
 use posthorn_store::migrate::{self, Login};
 use posthorn_store::stream::{LeaseState, StreamKeeper};
@@ -14,9 +15,6 @@ use serde::Serialize;
 
 /// For how long an answer of the database is repeated.
 const FRESH: Duration = Duration::from_secs(1);
-
-/// How long the database may take to answer.
-const WAIT: Duration = Duration::from_secs(2);
 
 /// Days after today that must have their partitions: with less, inserts would fail before the day is over
 /// somewhere in the world.
@@ -157,7 +155,7 @@ async fn look(login: &Login) -> Vec<Reason> {
             detail: "the database does not answer".to_owned(),
         }]
     };
-    match tokio::time::timeout(WAIT, migrate::inspect(login)).await {
+    match tokio::time::timeout(limits::READINESS_WAIT, migrate::inspect(login)).await {
         Err(_) => unreachable(),
         Ok(Err(error)) => {
             tracing::warn!(%error, "the database was looked at for readiness");

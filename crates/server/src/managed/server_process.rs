@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
 
+use posthorn_domain::limits;
 use posthorn_store::clock::Clock;
 use posthorn_store::migrate::{self, Answer};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
@@ -16,21 +17,6 @@ use super::error::ClusterError;
 use super::folders::{self, Folders};
 use super::programs::Programs;
 use super::{BETWEEN_LOOKS, Cluster, tuning};
-
-/// How long a process may run without answering at all.
-const UNTIL_IT_ANSWERS: Duration = Duration::from_mins(1);
-
-/// How long a process that is there already may be silent before it is taken for another program's.
-const UNTIL_IT_IS_NOT_OURS: Duration = Duration::from_secs(5);
-
-/// How long a recovery after a crash may take.
-const UNTIL_IT_RECOVERS: Duration = Duration::from_mins(10);
-
-/// How long a stop may take: it writes out what is in memory.
-const UNTIL_IT_STOPS: Duration = Duration::from_mins(2);
-
-/// Lines of PostgreSQL's log that go into an error.
-const LOG_LINES: usize = 8;
 
 /// A postmaster that answers.
 pub(super) struct ServerProcess {
@@ -56,7 +42,7 @@ impl ServerProcess {
     ) -> Result<Self, ClusterError> {
         if let Some(pid) = running_pid(folders) {
             let mut found = Self { pid, child: None };
-            if let Waited::Answers = found.wait(folders, clock, UNTIL_IT_IS_NOT_OURS).await {
+            if let Waited::Answers = found.wait(folders, clock, limits::MANAGED_OURS_WAIT).await {
                 tracing::info!(
                     pid = pid.as_raw_nonzero(),
                     "taking over the PostgreSQL that still runs"
@@ -88,11 +74,11 @@ impl ServerProcess {
         let _ = kill_process(self.pid, Signal::INT);
         let begun = clock.monotonic();
         while self.runs(folders) {
-            if clock.monotonic().saturating_duration_since(begun) > UNTIL_IT_STOPS {
+            if clock.monotonic().saturating_duration_since(begun) > limits::MANAGED_STOP_WAIT {
                 let pid = self.pid.as_raw_nonzero().get();
                 return Err(ClusterError::NotStopped {
                     pid,
-                    seconds: UNTIL_IT_STOPS.as_secs(),
+                    seconds: limits::MANAGED_STOP_WAIT.as_secs(),
                 });
             }
             clock.sleep(BETWEEN_LOOKS).await;
@@ -109,7 +95,10 @@ impl ServerProcess {
         let conf = tuning::write(&folders.cluster(), account);
         conf.map_err(|source| folders::unusable(&folders.cluster(), source))?;
         let mut started = spawn(folders, programs, account)?;
-        match started.wait(folders, clock, UNTIL_IT_ANSWERS).await {
+        match started
+            .wait(folders, clock, limits::MANAGED_ANSWER_WAIT)
+            .await
+        {
             Waited::Answers => Ok(started),
             Waited::Gone => Err(ClusterError::NotStarted {
                 said: last_words(folders),
@@ -119,7 +108,7 @@ impl ServerProcess {
                 let _ = kill_process(started.pid, Signal::QUIT);
                 let said = format!(
                     "it did not answer in {} s: {}",
-                    UNTIL_IT_ANSWERS.as_secs(),
+                    limits::MANAGED_ANSWER_WAIT.as_secs(),
                     last_words(folders)
                 );
                 Err(ClusterError::NotStarted { said })
@@ -127,7 +116,7 @@ impl ServerProcess {
         }
     }
 
-    /// Waits until it answers. While it says that it is recovering, it has `UNTIL_IT_RECOVERS`.
+    /// Waits until it answers. While it says that it is recovering, it has `limits::MANAGED_RECOVERY_WAIT`.
     async fn wait(&mut self, folders: &Folders, clock: &Clock, silence: Duration) -> Waited {
         let login = folders.login(Cluster::SUPERUSER, "postgres");
         let begun = clock.monotonic();
@@ -142,7 +131,7 @@ impl ServerProcess {
             if !self.runs(folders) {
                 return Waited::Gone;
             }
-            let too_long = now.saturating_duration_since(begun) > UNTIL_IT_RECOVERS;
+            let too_long = now.saturating_duration_since(begun) > limits::MANAGED_RECOVERY_WAIT;
             if too_long || now.saturating_duration_since(heard) > silence {
                 return Waited::Silent;
             }
@@ -203,7 +192,7 @@ fn last_words(folders: &Folders) -> String {
     if let Some(log) = newest_in(&folders.cluster().join("log")) {
         lines.extend(lines_of(&log));
     }
-    let from = lines.len().saturating_sub(LOG_LINES);
+    let from = lines.len().saturating_sub(limits::MANAGED_LOG_LINES);
     lines.split_off(from).join("\n  ")
 }
 

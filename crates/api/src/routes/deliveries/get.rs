@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use posthorn_domain::id::DeliveryId;
+use posthorn_domain::limits;
 use posthorn_store::read::{self, Edge, Order, Slice};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -14,9 +15,6 @@ use crate::problem::{Failure, Problem};
 use crate::query::NoQuery;
 use crate::state::ApiState;
 use crate::wire::Id;
-
-/// How many attempts a delivery shows; the others are in the list of attempts.
-const ATTEMPTS: u32 = 100;
 
 /// A delivery with its attempts.
 #[derive(Debug, Serialize, ToSchema)]
@@ -50,7 +48,7 @@ pub(super) async fn get_delivery(
     let slice = Slice {
         order: Order::NewestFirst,
         edge: Edge::Start,
-        limit: ATTEMPTS,
+        limit: limits::DELIVERY_ATTEMPTS,
     };
     let attempts = read::attempts_of_delivery(state.database(), caller.tenant(), id, slice).await?;
     let attempts = attempts

@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use posthorn_domain::id::EventId;
+use posthorn_domain::limits;
 use posthorn_store::read::{self, Edge, Order, Slice};
 
 use super::Event;
@@ -11,9 +12,6 @@ use crate::problem::{Failure, Problem};
 use crate::query::NoQuery;
 use crate::state::ApiState;
 use crate::wire::Id;
-
-/// How many deliveries an event shows; the others are in the list of deliveries.
-const DELIVERIES: u32 = 100;
 
 /// Get an event.
 ///
@@ -39,7 +37,7 @@ pub(super) async fn get_event(
     let slice = Slice {
         order: Order::OldestFirst,
         edge: Edge::Start,
-        limit: DELIVERIES,
+        limit: limits::EVENT_DELIVERIES,
     };
     let deliveries = read::deliveries(state.database(), caller.tenant(), id, slice)
         .await?
