@@ -71,6 +71,7 @@ CREATE TABLE public.attempts (
     response_size integer,
     response_cut boolean,
     CONSTRAINT attempt_error_kind_is_known CHECK ((error_kind = ANY (ARRAY['timeout'::text, 'dns'::text, 'connect'::text, 'tls'::text, 'refused_target'::text, 'status'::text, 'protocol'::text, 'config'::text]))),
+    CONSTRAINT attempt_id_begins_with_its_number CHECK (((id >> 32) = n)),
     CONSTRAINT attempt_number_counts_from_one CHECK ((n >= 1)),
     CONSTRAINT attempt_outcome_is_known CHECK ((outcome = ANY (ARRAY['success'::text, 'failed'::text, 'cancelled'::text, 'discarded'::text, 'dead_gone'::text, 'dead_expired'::text, 'dead_exhausted'::text, 'dead_fatal_status'::text, 'dead_refused_target'::text, 'dead_config'::text, 'dead_payload_gone'::text]))),
     CONSTRAINT attempt_trigger_is_known CHECK ((trigger = ANY (ARRAY['replay'::text, 'test'::text, 'probe'::text])))

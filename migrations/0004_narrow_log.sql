@@ -2,7 +2,7 @@
 --
 -- * Nearly all payloads are application/json and nearly all attempts come from the schedule: NULL stands for both.
 -- * Columns of attempts stand by their alignment, widest first, so that nothing is lost to padding.
--- * The attempt's number leaves the key: `id` alone tells two requests of a delivery apart, and a key is
+-- * The number of an attempt stands in its id, which is in the key, and no longer beside it there: a key is
 --   written twice, once when it is inserted and once more when its page is split.
 --
 -- The order of columns cannot be changed in place, so attempts are copied: this takes as long as that, and the old
@@ -21,7 +21,8 @@ CREATE TABLE attempts (
     tenant_id        uuid        NOT NULL,
     endpoint_id      uuid        NOT NULL,
     event_id         uuid        NOT NULL,
-    -- 8 random bytes: two requests are two rows, a batch recorded again is the same rows.
+    -- The number n, then 4 random bytes: in the order of numbers; two requests of one number are two rows, a batch
+    -- recorded again is the same rows.
     id               bigint      NOT NULL,
     at               timestamptz NOT NULL,
     -- Names the row of endpoint_versions that this attempt was made by.
@@ -49,7 +50,8 @@ CREATE TABLE attempts (
     CONSTRAINT attempt_trigger_is_known CHECK (trigger IN ('replay', 'test', 'probe')),
     CONSTRAINT attempt_error_kind_is_known CHECK (error_kind IN
         ('timeout', 'dns', 'connect', 'tls', 'refused_target', 'status', 'protocol', 'config')),
-    CONSTRAINT attempt_number_counts_from_one CHECK (n >= 1)
+    CONSTRAINT attempt_number_counts_from_one CHECK (n >= 1),
+    CONSTRAINT attempt_id_begins_with_its_number CHECK (id >> 32 = n)
 ) PARTITION BY RANGE (event_id);
 ALTER TABLE attempts ALTER COLUMN response_body SET STORAGE EXTERNAL;
 CREATE INDEX attempts_failed ON attempts (tenant_id, at) WHERE outcome = 'failed';
@@ -76,7 +78,7 @@ END $$;
 ALTER TABLE attempts_wide NO FORCE ROW LEVEL SECURITY;
 INSERT INTO attempts (tenant_id, endpoint_id, event_id, id, at, config_seq, n, duration_ms, status, outcome, trigger, replay_id,
                       remote_address, error_kind, error_detail, response_headers, response_body, response_size, response_cut)
-SELECT tenant_id, endpoint_id, event_id, id, at, config_seq, n, duration_ms, status, outcome, NULLIF(trigger, 'schedule'),
+SELECT tenant_id, endpoint_id, event_id, (n::bigint << 32) | (id & 4294967295), at, config_seq, n, duration_ms, status, outcome, NULLIF(trigger, 'schedule'),
        replay_id, remote_address, error_kind, error_detail, response_headers, response_body, response_size, response_cut
 FROM attempts_wide;
 DROP TABLE attempts_wide;

@@ -160,18 +160,15 @@ impl CursorKey for AttemptKey {
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.event.uuid().as_bytes().to_vec();
         bytes.extend(self.endpoint.uuid().as_bytes());
-        bytes.extend(self.n.to_be_bytes());
         bytes.extend(self.id.to_be_bytes());
         bytes
     }
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (n, id) = bytes.get(32..)?.split_first_chunk::<4>()?;
         Some(Self {
             event: EventId::from_uuid(uuid_at(bytes, 0)?),
             endpoint: EndpointId::from_uuid(uuid_at(bytes, 16)?),
-            n: i32::from_be_bytes(*n),
-            id: i64::from_be_bytes(id.try_into().ok()?),
+            id: i64::from_be_bytes(bytes.get(32..)?.try_into().ok()?),
         })
     }
 }
@@ -207,8 +204,7 @@ mod tests {
         let attempt = AttemptKey {
             event,
             endpoint,
-            n: 3,
-            id: -4,
+            id: (3 << 32) | 4,
         };
         assert_eq!(AttemptKey::from_bytes(&attempt.to_bytes()), Some(attempt));
         let died_at = chrono::DateTime::from_timestamp_micros(1_234_567_890_123_456).unwrap();
@@ -224,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_key_cut_short_is_none() {
-        assert_eq!(AttemptKey::from_bytes(&[0; 43]), None);
+        assert_eq!(AttemptKey::from_bytes(&[0; 39]), None);
         assert_eq!(DeadLetterKey::from_bytes(&[0; 41]), None);
         assert_eq!(EventId::from_bytes(&[0; 15]), None);
     }

@@ -104,7 +104,7 @@ impl Baseline {
         sqlx::query(
             "INSERT INTO attempts (tenant_id, endpoint_id, event_id, n, id, outcome, status, at, duration_ms, \
                                    remote_address, config_seq) \
-             SELECT t, e, i, 1, x, 'success', 200, now(), 1, $5, 1 \
+             SELECT t, e, i, 1, (1::bigint << 32) + (x & 4294967295), 'success', 200, now(), 1, $5, 1 \
              FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::bigint[]) AS r (t, e, i, x)",
         )
         .bind(facts.iter().map(|fact| fact.tenant).collect::<Vec<_>>())

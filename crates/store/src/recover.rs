@@ -67,7 +67,7 @@ async fn window(
                               AND a.outcome <> 'failed' LIMIT 1) AS ended ON true
          LEFT JOIN LATERAL (SELECT a.n FROM attempts AS a
                             WHERE a.tenant_id = e.tenant_id AND a.endpoint_id = x.endpoint_id AND a.event_id = e.id
-                            ORDER BY a.n DESC LIMIT 1) AS made ON true
+                            ORDER BY a.id DESC LIMIT 1) AS made ON true
          LEFT JOIN LATERAL (SELECT 1 AS waits FROM pending AS p
                             WHERE p.tenant_id = e.tenant_id AND p.endpoint_id = x.endpoint_id AND p.event_id = e.id
                             LIMIT 1) AS waits ON true

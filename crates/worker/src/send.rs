@@ -302,7 +302,7 @@ impl Sender {
             .map_or(KeepResponses::Failures, |config| config.keep_responses);
         let attempt = Attempt {
             n: prepared.n,
-            nonce: u64::from_be_bytes(self.entropy.bytes()),
+            nonce: u32::from_be_bytes(self.entropy.bytes()),
             success,
             status: came.answer.as_ref().map(|answer| answer.status),
             at,

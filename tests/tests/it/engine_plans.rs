@@ -30,7 +30,7 @@ const SEED: [&str; 6] = [
             1, 'order.paid', ARRAY[e.id], 'application/json', 0, 200, convert_to(repeat('x', 200), 'UTF8')
      FROM tenants AS t, endpoints AS e, generate_series(1, 12000) AS n",
     "INSERT INTO attempts (tenant_id, endpoint_id, event_id, n, id, outcome, at, duration_ms, trigger, config_seq)
-     SELECT tenant_id, endpoints[1], id, 1, 1, 'success', now(), 5, NULL, 1 FROM events WHERE get_byte(uuid_send(id), 15) % 100 <> 0",
+     SELECT tenant_id, endpoints[1], id, 1, (1::bigint << 32) + 1, 'success', now(), 5, NULL, 1 FROM events WHERE get_byte(uuid_send(id), 15) % 100 <> 0",
     "INSERT INTO pending (tenant_id, endpoint_id, event_id, shard, due, n, step, since, ends_at, why)
      SELECT tenant_id, endpoints[1], id, get_byte(uuid_send(endpoints[1]), 15), now() + interval '1 hour', 1, 0, 1, now() + interval '1 day', 'retry'
      FROM events",
@@ -178,7 +178,7 @@ fn parked(key: DeliveryKey) -> Fact {
 fn success(key: DeliveryKey, n: u32) -> Fact {
     let attempt = Attempt {
         n,
-        nonce: u64::from_be_bytes(Entropy.bytes()),
+        nonce: u32::from_be_bytes(Entropy.bytes()),
         success: true,
         status: Some(200),
         at: Clock::start().now(),

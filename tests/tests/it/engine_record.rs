@@ -44,7 +44,7 @@ fn attempted(key: DeliveryKey, n: u32, source: Source, consequence: Consequence)
         key,
         attempt: Box::new(Attempt {
             n,
-            nonce: u64::from_be_bytes(Entropy.bytes()),
+            nonce: u32::from_be_bytes(Entropy.bytes()),
             success,
             status: Some(if success { 200 } else { 500 }),
             at: Clock::start().now(),
@@ -271,7 +271,7 @@ async fn engine_record_of_a_failed_first_attempt_after_a_verdict_inserts_nothing
         .run(
             "WITH gone AS (DELETE FROM pending RETURNING *)
              INSERT INTO attempts (tenant_id, endpoint_id, event_id, n, id, outcome, at, duration_ms, trigger, config_seq)
-             SELECT tenant_id, endpoint_id, event_id, n, 0, 'cancelled', now(), 0, NULL, 1 FROM gone",
+             SELECT tenant_id, endpoint_id, event_id, n, n::bigint << 32, 'cancelled', now(), 0, NULL, 1 FROM gone",
         )
         .await;
     writer

@@ -116,15 +116,15 @@ async fn engine_recover_leaves_an_open_stream_alone() {
 /// Makes every pending row an ended delivery of another kind, after a first failed attempt.
 const ATTEMPT: &str =
     "INSERT INTO attempts (tenant_id, endpoint_id, event_id, n, id, outcome, at, duration_ms, trigger, config_seq)
-     SELECT tenant_id, endpoint_id, id, 1, 7, 'success', now(), 1, NULL, 1 FROM events, unnest(endpoints) AS x (endpoint_id)";
+     SELECT tenant_id, endpoint_id, id, 1, (1::bigint << 32) + 7, 'success', now(), 1, NULL, 1 FROM events, unnest(endpoints) AS x (endpoint_id)";
 
 const VERDICT: &str =
     "INSERT INTO attempts (tenant_id, endpoint_id, event_id, n, id, outcome, at, duration_ms, trigger, config_seq)
-     SELECT tenant_id, endpoint_id, id, 1, 0, 'discarded', now(), 0, NULL, 1 FROM events, unnest(endpoints) AS x (endpoint_id)";
+     SELECT tenant_id, endpoint_id, id, 1, 1::bigint << 32, 'discarded', now(), 0, NULL, 1 FROM events, unnest(endpoints) AS x (endpoint_id)";
 
 const FAILURE: &str =
     "INSERT INTO attempts (tenant_id, endpoint_id, event_id, n, id, outcome, at, duration_ms, trigger, config_seq)
-     SELECT tenant_id, endpoint_id, id, 1, 7, 'failed', now(), 1, NULL, 1 FROM events, unnest(endpoints) AS x (endpoint_id)";
+     SELECT tenant_id, endpoint_id, id, 1, (1::bigint << 32) + 7, 'failed', now(), 1, NULL, 1 FROM events, unnest(endpoints) AS x (endpoint_id)";
 
 const DEAD_LETTER: &str =
     "INSERT INTO dead_letters (tenant_id, endpoint_id, event_id, type, cause, deaths, died_at)

@@ -205,8 +205,7 @@ pub async fn cancel(database: &Database, of: ParkedEndpoint) -> Result<u64, sqlx
              RETURNING p.tenant_id, p.endpoint_id, p.event_id, p.n, p.replay_id, over.verdict, over.config_seq
          )
          INSERT INTO attempts (tenant_id, endpoint_id, event_id, n, id, outcome, at, duration_ms, replay_id, config_seq)
-         -- A verdict's id is its number: a delivery that a replay brought back may be ended once more.
-         SELECT tenant_id, endpoint_id, event_id, n, n, verdict, now(), 0, replay_id, config_seq
+         SELECT tenant_id, endpoint_id, event_id, n, n::bigint << 32, verdict, now(), 0, replay_id, config_seq
          FROM ended
          ON CONFLICT DO NOTHING",
         of.tenant.uuid(),

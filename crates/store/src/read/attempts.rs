@@ -59,16 +59,14 @@ pub struct AttemptReply {
     pub cut: bool,
 }
 
-/// What attempts are ordered by: event, endpoint, number, and the random part of the id.
+/// What attempts are ordered by: event, endpoint and id, which begins with the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AttemptKey {
     /// The event.
     pub event: EventId,
     /// The endpoint.
     pub endpoint: EndpointId,
-    /// The number.
-    pub n: i32,
-    /// The random part, as PostgreSQL orders it.
+    /// The number, then what is random.
     pub id: i64,
 }
 
@@ -78,7 +76,6 @@ impl AttemptKey {
         Self {
             event: EventId::from_uuid(event),
             endpoint: EndpointId::from_uuid(endpoint),
-            n: i32::MIN,
             id: i64::MIN,
         }
     }
@@ -88,7 +85,6 @@ impl AttemptKey {
         Self {
             event: EventId::from_uuid(event),
             endpoint: EndpointId::from_uuid(endpoint),
-            n: i32::MAX,
             id: i64::MAX,
         }
     }
@@ -96,13 +92,10 @@ impl AttemptKey {
 
 impl PageKey for AttemptKey {
     fn successor(self) -> Self {
-        match self.id.checked_add(1) {
-            Some(id) => Self { id, ..self },
-            None => Self {
-                n: self.n.saturating_add(1),
-                id: i64::MIN,
-                ..self
-            },
+        // No number is so high that its id is the highest there is.
+        Self {
+            id: self.id.saturating_add(1),
+            ..self
         }
     }
 }
@@ -115,7 +108,6 @@ impl Attempt {
         AttemptKey {
             event: id.delivery.event,
             endpoint: id.delivery.endpoint,
-            n: i32::try_from(id.n).unwrap_or(i32::MAX),
             id: id.nonce.cast_signed(),
         }
     }
@@ -254,7 +246,7 @@ pub async fn attempt(
     Ok(row.map(Attempt::from))
 }
 
-/// One page of the attempts of an event, by endpoint, number and id. `None` when the tenant has no such event.
+/// One page of the attempts of an event, by endpoint and id. `None` when the tenant has no such event.
 ///
 /// # Errors
 /// When the database does not answer.
@@ -280,10 +272,8 @@ pub async fn attempts_of_event(
                 tenant,
                 event.uuid(),
                 scan.low.endpoint.uuid(),
-                scan.low.n,
                 scan.low.id,
                 scan.high.endpoint.uuid(),
-                scan.high.n,
                 scan.high.id,
                 scan.rows,
             )
@@ -300,7 +290,7 @@ pub async fn attempts_of_event(
     Ok(slice.page(rows).map(Attempt::from))
 }
 
-/// One page of the attempts of an endpoint, by event, number and id.
+/// One page of the attempts of an endpoint, by event and id.
 ///
 /// # Errors
 /// When the database does not answer.
@@ -320,7 +310,7 @@ pub async fn attempts_of_endpoint(
     Ok(slice.page(rows).map(Attempt::from))
 }
 
-/// One page of the attempts of a delivery, by number and id.
+/// One page of the attempts of a delivery, by id, which begins with the number.
 ///
 /// # Errors
 /// When the database does not answer.
@@ -365,19 +355,17 @@ async fn of_endpoint(
                  LEFT JOIN endpoint_versions v
                    ON v.tenant_id = $1 AND v.endpoint_id = a.endpoint_id AND v.config_seq = a.config_seq
                  WHERE a.tenant_id = $1 AND a.endpoint_id = $2
-                   AND a.event_id >= $3 AND a.event_id <= $6
-                   AND (a.event_id, a.n, a.id) >= ($3, $4, $5)
-                   AND (a.event_id, a.n, a.id) < ($6, $7, $8)
+                   AND a.event_id >= $3 AND a.event_id <= $5
+                   AND (a.event_id, a.id) >= ($3, $4)
+                   AND (a.event_id, a.id) < ($5, $6)
                    AND a.outcome IN ('success', 'failed')
                  ORDER BY " + $order + "
-                 LIMIT $9",
+                 LIMIT $7",
                 tenant,
                 endpoint,
                 scan.low.event.uuid(),
-                scan.low.n,
                 scan.low.id,
                 scan.high.event.uuid(),
-                scan.high.n,
                 scan.high.id,
                 scan.rows,
             )
@@ -386,9 +374,9 @@ async fn of_endpoint(
         };
     }
     Ok(if scan.upward {
-        list!("a.event_id, a.n, a.id")
+        list!("a.event_id, a.id")
     } else {
-        list!("a.event_id DESC, a.n DESC, a.id DESC")
+        list!("a.event_id DESC, a.id DESC")
     })
 }
 
@@ -400,11 +388,5 @@ mod tests {
     fn the_successor_of_an_attempt_is_the_next_key_and_no_other() {
         let key = AttemptKey::least(Uuid::nil(), Uuid::nil());
         assert_eq!(key.successor().id, i64::MIN + 1);
-        let last = AttemptKey {
-            n: 3,
-            id: i64::MAX,
-            ..key
-        };
-        assert_eq!((last.successor().n, last.successor().id), (4, i64::MIN));
     }
 }

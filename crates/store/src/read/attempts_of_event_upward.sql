@@ -1,10 +1,34 @@
--- The attempts of one event, endpoint by endpoint, upward: rows from ($3, $4, $5) to below ($6, $7, $8),
--- which are endpoint, number and id. One probe by key for each endpoint of the event.
+-- The attempts of one event, endpoint by endpoint, upward: rows from ($3, $4) to below ($5, $6),
+-- which are endpoint and id. One probe by key for each endpoint of the event.
 WITH event AS MATERIALIZED (
     SELECT endpoints FROM events WHERE tenant_id = $1 AND id = $2
     UNION ALL
     SELECT endpoints FROM kept_events WHERE tenant_id = $1 AND id = $2
     LIMIT 1
+),
+-- A page ends within as many endpoints as it has rows. Probed in their order, by joins that nothing can turn into a scan:
+-- PostgreSQL takes every probe for a row and would sort all before it cuts.
+page AS MATERIALIZED (
+    SELECT ordered.endpoint_id
+    FROM (
+        SELECT listed.endpoint_id
+        FROM event
+        CROSS JOIN unnest(event.endpoints) AS listed (endpoint_id)
+        WHERE listed.endpoint_id >= $3 AND listed.endpoint_id <= $5
+        ORDER BY listed.endpoint_id
+        OFFSET 0
+    ) AS ordered
+    CROSS JOIN LATERAL (
+        SELECT 1
+        FROM attempts s
+        WHERE s.tenant_id = $1 AND s.endpoint_id = ordered.endpoint_id AND s.event_id = $2
+          AND s.outcome IN ('success', 'failed')
+          AND (s.endpoint_id, s.id) >= ($3, $4)
+          AND (s.endpoint_id, s.id) < ($5, $6)
+        LIMIT 1
+    ) AS made
+    ORDER BY ordered.endpoint_id
+    LIMIT $7
 )
 SELECT $2::uuid AS "event_id!",
        a.endpoint_id AS "endpoint_id!",
@@ -24,17 +48,16 @@ SELECT $2::uuid AS "event_id!",
        a.response_cut AS "response_cut?",
        version.url AS "url?",
        version.header_names AS "header_names?"
-FROM event
-CROSS JOIN unnest(event.endpoints) AS x (endpoint_id)
+FROM page AS x
 CROSS JOIN LATERAL (
     SELECT s.*
     FROM attempts s
     WHERE s.tenant_id = $1 AND s.endpoint_id = x.endpoint_id AND s.event_id = $2
       AND s.outcome IN ('success', 'failed')
-      AND (s.endpoint_id, s.n, s.id) >= ($3, $4, $5)
-      AND (s.endpoint_id, s.n, s.id) < ($6, $7, $8)
-    ORDER BY s.n, s.id
-    LIMIT $9
+      AND (s.endpoint_id, s.id) >= ($3, $4)
+      AND (s.endpoint_id, s.id) < ($5, $6)
+    ORDER BY s.id
+    LIMIT $7
 ) AS a
 LEFT JOIN LATERAL (
     SELECT v.url, v.header_names
@@ -42,6 +65,5 @@ LEFT JOIN LATERAL (
     WHERE v.tenant_id = $1 AND v.endpoint_id = a.endpoint_id AND v.config_seq = a.config_seq
     LIMIT 1
 ) AS version ON true
-WHERE x.endpoint_id >= $3 AND x.endpoint_id <= $6
-ORDER BY a.endpoint_id, a.n, a.id
-LIMIT $9
+ORDER BY x.endpoint_id, a.id
+LIMIT $7

@@ -198,7 +198,7 @@ macro_rules! list {
                  FROM attempts a
                  WHERE a.tenant_id = $1 AND a.endpoint_id = d.endpoint_id AND a.event_id = d.event_id
                    AND a.outcome IN ('success', 'failed')
-                 ORDER BY a.n DESC, a.id DESC
+                 ORDER BY a.id DESC
                  LIMIT 1
              ) AS latest ON true
              ORDER BY " + $outer,

@@ -73,7 +73,7 @@ LEFT JOIN LATERAL (
     FROM attempts a
     WHERE a.tenant_id = $1 AND a.endpoint_id = page.endpoint_id AND a.event_id = $2
       AND a.outcome IN ('success', 'failed')
-    ORDER BY a.n DESC, a.id DESC
+    ORDER BY a.id DESC
     LIMIT 1
 ) AS latest ON true
 ORDER BY page.endpoint_id DESC

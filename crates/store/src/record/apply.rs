@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use posthorn_domain::delivery::Trigger;
-use posthorn_domain::id::{ApplicationId, ReplayId};
+use posthorn_domain::id::{ApplicationId, EndpointId, EventId, ReplayId, TenantId};
 use sqlx::{Postgres, Transaction};
 use uuid::Uuid;
 
@@ -77,7 +77,7 @@ fn attempted(fact: &Fact) -> Option<(DeliveryKey, &Attempt)> {
 }
 
 /// Folds the facts about each delivery: a success wins, else the last.
-fn fold<'a>(facts: &'a [Fact], inserted: &HashSet<i64>) -> BTreeMap<DeliveryKey, Folded<'a>> {
+fn fold<'a>(facts: &'a [Fact], inserted: &Inserted) -> BTreeMap<DeliveryKey, Folded<'a>> {
     let mut folded: BTreeMap<DeliveryKey, Folded<'a>> = BTreeMap::new();
     for fact in facts {
         let Fact::Attempted {
@@ -91,7 +91,7 @@ fn fold<'a>(facts: &'a [Fact], inserted: &HashSet<i64>) -> BTreeMap<DeliveryKey,
         else {
             continue;
         };
-        if !inserted.contains(&signed(attempt.nonce)) {
+        if !inserted.has(*key, attempt) {
             continue;
         }
         let done = folded
@@ -114,9 +114,9 @@ fn fold<'a>(facts: &'a [Fact], inserted: &HashSet<i64>) -> BTreeMap<DeliveryKey,
     folded
 }
 
-/// The same eight bytes, as PostgreSQL's bigint.
-const fn signed(nonce: u64) -> i64 {
-    i64::from_be_bytes(nonce.to_be_bytes())
+/// The number, then the random bytes: in the order of numbers.
+fn row_id(attempt: &Attempt) -> i64 {
+    (i64::from(int(attempt.n)) << 32) | i64::from(attempt.nonce)
 }
 
 fn int(n: u32) -> i32 {
@@ -153,7 +153,7 @@ impl<'a> Columns<'a> {
             let error = attempt.error.as_ref();
             c.keys.push(*key);
             c.n.push(int(attempt.n));
-            c.ids.push(signed(attempt.nonce));
+            c.ids.push(row_id(attempt));
             c.outcomes
                 .push(if attempt.success { "success" } else { "failed" });
             c.statuses
@@ -182,19 +182,34 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Answers the ids of the rows that were not there before.
+/// The rows of a batch that this transaction inserted.
+enum Inserted {
+    All,
+    These(HashSet<(DeliveryKey, i64)>),
+}
+
+impl Inserted {
+    fn has(&self, key: DeliveryKey, attempt: &Attempt) -> bool {
+        match self {
+            Self::All => true,
+            Self::These(rows) => rows.contains(&(key, row_id(attempt))),
+        }
+    }
+}
+
+/// Inserts the attempts that are not there yet.
 ///
-/// The first time there can be none, and PostgreSQL is spared the speculative insertion of `ON CONFLICT`, which
+/// The first time none can be, and PostgreSQL is spared the speculative insertion of `ON CONFLICT`, which
 /// writes another record to the WAL for each row.
 async fn insert_attempts(
     tx: &mut Tx<'_>,
     attempts: &[(DeliveryKey, &Attempt)],
     sending: Sending,
-) -> Result<HashSet<i64>, sqlx::Error> {
+) -> Result<Inserted, sqlx::Error> {
     let c = Columns::of(attempts);
     macro_rules! insert {
         ($again:tt) => {
-            sqlx::query_scalar!(
+            sqlx::query!(
                 "INSERT INTO attempts (tenant_id, endpoint_id, event_id, id, at, config_seq, n, duration_ms, status, outcome,
                                        trigger, replay_id, remote_address, error_kind, error_detail, response_headers,
                                        response_body, response_size, response_cut)
@@ -225,16 +240,23 @@ async fn insert_attempts(
             )
         };
     }
-    match sending {
-        Sending::First => {
-            insert!(" RETURNING id").fetch_all(&mut **tx).await?;
-            Ok(c.ids.into_iter().collect())
-        }
-        Sending::Again => {
-            let inserted = insert!(" ON CONFLICT DO NOTHING RETURNING id");
-            Ok(inserted.fetch_all(&mut **tx).await?.into_iter().collect())
-        }
+    if sending == Sending::First {
+        insert!("").execute(&mut **tx).await?;
+        return Ok(Inserted::All);
     }
+    let rows = insert!(" ON CONFLICT DO NOTHING RETURNING tenant_id, endpoint_id, event_id, id")
+        .fetch_all(&mut **tx)
+        .await?;
+    let key = |tenant, endpoint, event| DeliveryKey {
+        tenant: TenantId::from_uuid(tenant),
+        endpoint: EndpointId::from_uuid(endpoint),
+        event: EventId::from_uuid(event),
+    };
+    Ok(Inserted::These(
+        rows.into_iter()
+            .map(|row| (key(row.tenant_id, row.endpoint_id, row.event_id), row.id))
+            .collect(),
+    ))
 }
 
 /// A success deletes the pending row and the dead letter, always.

@@ -44,8 +44,8 @@ pub struct KeptResponse {
 pub struct Attempt {
     /// Its number in the delivery, from 1.
     pub n: u32,
-    /// Eight random bytes that tell two requests of one number apart.
-    pub nonce: u64,
+    /// Random: tells two requests of one number apart.
+    pub nonce: u32,
     /// Whether the endpoint accepted the event.
     pub success: bool,
     /// The status, where one came.

@@ -15,7 +15,7 @@ pub(super) const LAY_ALL: &str = "
     )
     INSERT INTO attempts (tenant_id, endpoint_id, event_id, n, id, outcome, status, at, duration_ms, trigger, error_kind,
                           response_headers, response_body, response_size, response_cut, config_seq)
-    SELECT laid.tenant_id, laid.endpoint_id, laid.event_id, 1, 7, 'failed', 500, now(), 12, NULL, 'status',
+    SELECT laid.tenant_id, laid.endpoint_id, laid.event_id, 1, (1::bigint << 32) + 7, 'failed', 500, now(), 12, NULL, 'status',
            '[[\"x-a\",\"b\"]]', 'oh no'::bytea, 5, false, ep.config_seq
     FROM laid JOIN endpoints ep ON ep.tenant_id = laid.tenant_id AND ep.id = laid.endpoint_id";
 

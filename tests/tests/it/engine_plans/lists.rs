@@ -27,7 +27,7 @@ const MORE: [&str; 4] = [
      FROM endpoints AS e, generate_series(1, 3000) AS n",
     "UPDATE events SET endpoints = (SELECT array_agg(id ORDER BY id) FROM endpoints) WHERE id = (SELECT max(id::text)::uuid FROM events)",
     "INSERT INTO attempts (tenant_id, endpoint_id, event_id, n, id, outcome, at, duration_ms, trigger, config_seq)
-     SELECT e.tenant_id, e.id, (SELECT max(id::text)::uuid FROM events), 1, 2, 'failed', now(), 5, 'schedule', 1 FROM endpoints AS e",
+     SELECT e.tenant_id, e.id, (SELECT max(id::text)::uuid FROM events), 1, (1::bigint << 32) + 2, 'failed', now(), 5, NULL, 1 FROM endpoints AS e",
     "VACUUM ANALYZE",
 ];
 
@@ -49,6 +49,16 @@ impl Seeded {
 
     /// Asserts that `page` fetches no more than its rows need, in both orders, from the beginning and from the middle.
     async fn walks<K: PageKey>(&self, middle: K, page: impl AsyncFn(&Database, Slice<K>) -> usize) {
+        self.walks_beside(0, middle, page).await;
+    }
+
+    /// The same, where each page may fetch so many rows more.
+    async fn walks_beside<K: PageKey>(
+        &self,
+        besides: i64,
+        middle: K,
+        page: impl AsyncFn(&Database, Slice<K>) -> usize,
+    ) {
         for order in [Order::NewestFirst, Order::OldestFirst] {
             for edge in [Edge::Start, Edge::After(middle), Edge::Before(middle)] {
                 let slice = Slice {
@@ -65,7 +75,8 @@ impl Seeded {
                     })
                     .await;
                 assert_eq!(given, PAGES * PAGE as usize, "{order:?}");
-                let most = FOR_EACH * i64::try_from(given).unwrap();
+                let rows = FOR_EACH * i64::try_from(given).unwrap();
+                let most = rows + besides * i64::try_from(PAGES).unwrap();
                 assert!(fetched <= most, "{order:?}: {fetched} of {most}");
             }
         }
@@ -134,14 +145,14 @@ async fn engine_plans_of_the_list_of_an_endpoints_attempts_fetch_the_page_alone(
     seeded.walks(middle, list).await;
 }
 
-/// G23: one delivery with 5,000 attempts.
+/// G23: one delivery with as many attempts as a policy allows.
 #[tokio::test]
 async fn engine_plans_of_the_list_of_a_deliverys_attempts_fetch_the_page_alone() {
     let seeded = Seeded::with_endpoints().await;
-    let tried = "INSERT INTO attempts (tenant_id, endpoint_id, event_id, n, id, outcome, at, duration_ms, trigger, config_seq)
-         SELECT tenant_id, endpoint_id, event_id, k, 3, 'failed', now(), 5, 'schedule', 1
-         FROM (SELECT * FROM pending ORDER BY event_id DESC LIMIT 1) AS p, generate_series(2, 5001) AS k";
-    assert_eq!(seeded.scene.rows.run(tried).await, 5000);
+    let tried = "INSERT INTO attempts (tenant_id, endpoint_id, event_id, n, id, outcome, at, duration_ms, config_seq)
+         SELECT tenant_id, endpoint_id, event_id, k, k::bigint << 32, 'failed', now(), 5, 1
+         FROM (SELECT * FROM pending ORDER BY event_id DESC LIMIT 1) AS p, generate_series(3, 1000) AS k";
+    assert_eq!(seeded.scene.rows.run(tried).await, 998);
     seeded.scene.rows.run("VACUUM ANALYZE attempts").await;
     let id = DeliveryId {
         event: seeded.key.event,
@@ -150,14 +161,30 @@ async fn engine_plans_of_the_list_of_a_deliverys_attempts_fetch_the_page_alone()
     let middle = read::AttemptKey {
         event: id.event,
         endpoint: id.endpoint,
-        n: 2500,
-        id: 3,
+        id: 500 << 32,
     };
     let list = async |database: &Database, slice| {
         let page = read::attempts_of_delivery(database, seeded.scope(), id, slice).await;
         page.unwrap().rows.len()
     };
     seeded.walks(middle, list).await;
+}
+
+/// G23: an event that is for 3,000 endpoints, each of which has tried it once.
+#[tokio::test]
+async fn engine_plans_of_the_list_of_an_events_attempts_fetch_the_page_alone() {
+    let seeded = Seeded::with_endpoints().await;
+    let middle = read::AttemptKey {
+        event: seeded.key.event,
+        endpoint: seeded.middle_endpoint().await,
+        id: (1 << 32) + 2,
+    };
+    let list = async |database: &Database, slice| {
+        let page = read::attempts_of_event(database, seeded.scope(), seeded.key.event, slice).await;
+        page.unwrap().rows.len()
+    };
+    // The event itself, once.
+    seeded.walks_beside(2, middle, list).await;
 }
 
 /// G23: of the tenant and of one endpoint, with and without a window.
