@@ -3,7 +3,6 @@
 //! `tests/mutants/INV-n….patch` names the promise that it breaks. The tests that `docs/contract.toml` lists for that
 //! promise are run in the copy; when all of them pass, the promise is not held by them.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -120,19 +119,17 @@ fn dies(workspace: &Workspace, copy: &Path, name: &str, cluster: &Cluster) -> Re
     let program = target(workspace).join("debug/posthorn");
     let mut build = in_copy(workspace, copy, cluster);
     // A mutant that does not compile proves nothing.
-    capture(build.args(["build", "--quiet", "--bin", "posthorn"]))
+    capture(build.args(["build", "--quiet", "--workspace", "--bin", "posthorn"]))
         .with_context(|| format!("{name} does not compile"))?;
-    let packages: BTreeSet<&String> = tests.iter().flat_map(|(_, packages)| packages).collect();
     let mut run = in_copy(workspace, copy, cluster);
     if which("cargo-nextest").is_some() {
         run.args(["nextest", "run", "--color", "never"]);
     } else {
         run.arg("test");
     }
-    for package in packages {
-        run.args(["--package", package]);
-    }
-    run.arg("--").args(tests.iter().map(|(test, _)| test));
+    // The whole workspace, as it was built: for some packages cargo would choose other features.
+    run.args(["--workspace", "--"]);
+    run.args(tests.iter().map(|(test, _)| test));
     run.env("POSTHORN_TEST_DATABASE", cluster.url("postgres"))
         .env("POSTHORN_TEST_PG_BIN", cluster.bin())
         .env("POSTHORN_TEST_BIN", program);

@@ -80,14 +80,16 @@ fn prepare(workspace: &Workspace, cluster: &Cluster) -> Result<std::path::PathBu
             .open(&source)
             .and_then(|file| file.set_modified(SystemTime::now()))
             .with_context(|| format!("touching {}", source.display()))?;
-        let mut check = cargo::command(workspace);
-        check.args(["check", "--quiet", "--all-targets", "--package", package]);
-        check.env("DATABASE_URL", cluster.url("posthorn_queries"));
-        check
-            .env("SQLX_OFFLINE", "false")
-            .env("SQLX_OFFLINE_DIR", &folder);
-        logged(&mut check, &workspace.logs()?.join("sqlx.log"))?;
     }
+    // The whole workspace, as every other step builds it: for one package alone cargo would choose other features, and
+    // check all that it depends on once more.
+    let mut check = cargo::command(workspace);
+    check.args(["check", "--quiet", "--workspace", "--all-targets"]);
+    check.env("DATABASE_URL", cluster.url("posthorn_queries"));
+    check
+        .env("SQLX_OFFLINE", "false")
+        .env("SQLX_OFFLINE_DIR", &folder);
+    logged(&mut check, &workspace.logs()?.join("sqlx.log"))?;
     Ok(folder)
 }
 

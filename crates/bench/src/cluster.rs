@@ -22,6 +22,8 @@ const SETTINGS: &[&str] = &[
     "shared_buffers=512MB",
     "max_wal_size=8GB",
     "checkpoint_timeout=30min",
+    // As the managed cluster has it: what is measured is what is run.
+    "wal_compression=on",
     "log_min_messages=warning",
     "logging_collector=off",
 ];

@@ -27,6 +27,7 @@ mod engine_walls;
 mod first_run;
 mod input;
 mod kill;
+mod measure;
 mod prepare;
 mod private_authority;
 mod receiver;
