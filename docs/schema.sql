@@ -321,7 +321,7 @@ CREATE UNIQUE INDEX endpoint_uid_is_unique ON public.endpoints USING btree (tena
 CREATE INDEX events_application ON ONLY public.events USING btree (tenant_id, application_id, id) WHERE (application_id IS NOT NULL);
 CREATE INDEX events_id_brin ON ONLY public.events USING brin (id) WITH (pages_per_range='16', autosummarize='on');
 CREATE INDEX pending_due ON public.pending USING btree (shard, due) WHERE (due IS NOT NULL);
-CREATE INDEX pending_parked ON public.pending USING btree (shard, tenant_id, endpoint_id, ends_at) WHERE (due IS NULL);
+CREATE INDEX pending_parked ON public.pending USING btree (shard, tenant_id, endpoint_id, ends_at, event_id) WHERE (due IS NULL);
 ALTER TABLE public.api_keys ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.attempts ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.config_log ENABLE ROW LEVEL SECURITY;

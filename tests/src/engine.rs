@@ -32,7 +32,8 @@ use posthorn_store::key_use::KeyUses;
 use posthorn_store::record::RecordWriter;
 use posthorn_store::stream::StreamKeeper;
 use posthorn_worker::{
-    Dispatcher, DueTimer, Keeping, Parking, Recorder, Recovery, Sender, Shards, WorkerParts,
+    Dispatcher, DueTimer, Keeping, Loader, Parking, ParkingParts, Recorder, Recovery, Sender,
+    SenderParts, Shards, WorkerParts,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -201,14 +202,15 @@ impl Node {
                 database.clone(),
                 Arc::clone(&dispatcher),
                 shards.clone(),
-                clock,
+                clock.clone(),
             ),
-            parking: Parking::new(
-                database.clone(),
-                cache.clone(),
-                Arc::clone(&dispatcher),
+            parking: Parking::new(ParkingParts {
+                database: database.clone(),
+                cache: cache.clone(),
+                dispatcher: Arc::clone(&dispatcher),
                 shards,
-            ),
+                clock,
+            }),
             recovery: Recovery::new(database.clone(), DueHint::default()),
             database,
             cache,
@@ -272,15 +274,18 @@ fn dispatch(
 ) {
     let writer = RecordWriter::new(database.clone());
     let (recorder, recording) = Recorder::new(writer, Arc::clone(dispatcher), clock.clone());
-    let sender = Arc::new(Sender {
+    let (loader, loading) = Loader::new(database.clone());
+    let sender = Arc::new(Sender::new(SenderParts {
         database: database.clone(),
+        loader,
         cache: cache.clone(),
         egress: egress(),
         clock: clock.clone(),
         entropy: Entropy,
         dispatcher: Arc::clone(dispatcher),
         recorder: recorder.clone(),
-    });
+    }));
+    tasks.spawn(loading.run(CancellationToken::new()));
     let running = Arc::clone(dispatcher);
     tasks.spawn(recording.run(CancellationToken::new()));
     tasks.spawn(running.run(sender, recorder, fresh, CancellationToken::new()));

@@ -104,6 +104,13 @@ impl Rows {
         done.unwrap().rows_affected()
     }
 
+    /// Runs a statement that changes something of one event.
+    pub async fn change(&self, statement: &'static str, event: EventId) {
+        let mut connection = self.connection.lock().await;
+        let done = sqlx::query(statement).bind(event.uuid());
+        done.execute(&mut *connection).await.unwrap();
+    }
+
     /// One number.
     pub async fn number(&self, statement: &'static str) -> i64 {
         let mut connection = self.connection.lock().await;

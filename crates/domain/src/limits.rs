@@ -153,12 +153,19 @@ pub const ACCEPT_QUEUE_BYTES: usize = 64 * 1024 * 1024;
 
 /// Requests under way to one endpoint from one node, unless the endpoint sets its own limit.
 pub const IN_FLIGHT_PER_ENDPOINT: usize = 16;
-/// Requests under way from one node.
+/// Slots of one node: requests under way, a large payload counting for more than one.
 pub const IN_FLIGHT_PER_NODE: usize = 2048;
-/// Bytes of payloads that one tenant's deliveries hold in memory; the rest is parked.
+/// Bytes of payload that one slot stands for: all slots together hold 128 MiB at most.
+pub const SLOT_BYTES: usize = 64 * 1024;
+/// A tenant may take up to this many times the slots that stay free beside it: alone three quarters of the node, each of ten
+/// tenants a tenth of all but 60 slots, which are left for the eleventh.
+pub const SLOTS_SHARE: usize = 3;
+/// Bytes of payloads that one tenant's deliveries hold in memory; the rest is parked. Less when little is free.
 pub const DISPATCH_BYTES_PER_TENANT: usize = 64 * 1024 * 1024;
 /// Bytes of payloads that all deliveries hold in memory.
 pub const DISPATCH_BYTES: usize = 256 * 1024 * 1024;
+/// Keys of pending rows that all lanes hold in memory; a few hundred bytes each.
+pub const DISPATCH_ROWS: usize = 128 * 1024;
 /// How long after its commit a delivery may wait in memory; then it goes to `pending`.
 pub const UNSENT_FOR: Duration = Duration::from_secs(3);
 /// Results waiting to be recorded; no request is started while there are more.
@@ -167,8 +174,26 @@ pub const UNRECORDED: usize = 4096;
 pub const RECORD_LINGER: Duration = Duration::from_millis(20);
 /// Rows per endpoint that one scan for due deliveries takes; the rest of that endpoint is parked.
 pub const DUE_ROWS_PER_ENDPOINT: usize = 64;
-/// Rows that one scan for due deliveries takes in all.
+/// Rows of one shard that one scan for due deliveries reads: more than one endpoint may have taken.
+pub const DUE_ROWS_PER_SHARD: usize = 128;
+/// Rows that one scan for due deliveries reads in all. With a probe for each shard it stays below 2,000 buffers.
 pub const DUE_ROWS: usize = 1024;
+/// Scans in a row while there is more to find.
+pub const DUE_SCANS: usize = 16;
+/// Rows of one endpoint that are parked by one statement; a larger pile takes several.
+pub const PARK_ROWS: i64 = 10_000;
+/// Parked rows of one endpoint that a drain queues at most: keys, without payloads.
+pub const PARKED_PER_ENDPOINT: usize = 512;
+/// At so many queued rows a drain is asked for more: enough for the time that fetching them takes.
+pub const PARKED_LOW: usize = 128;
+/// Pending rows that are read for sending in one statement.
+pub const LOAD_ROWS: usize = 64;
+/// Bytes of payloads that one such statement reads, and one payload more; what is over waits for the next.
+pub const LOAD_BYTES: usize = 1024 * 1024;
+/// How long reading rows for sending may take.
+pub const LOAD_WAIT: Duration = Duration::from_secs(5);
+/// Statements at a time, from the shared pool, that set aside what cannot be sent now.
+pub const SETTING_ASIDE: usize = 1;
 
 // Nodes.
 
@@ -264,8 +289,10 @@ pub const DUE_POLL: Duration = Duration::from_millis(200);
 pub const DUE_RESTART: Duration = Duration::from_secs(15);
 /// How often parked rows are swept, drained or ended.
 pub const PARK_SWEEP: Duration = Duration::from_millis(200);
-/// Endpoints with parked rows that one sweep looks at.
-pub const PARK_SWEEP_ENDPOINTS: i64 = 4096;
+/// Endpoints with parked rows that one sweep looks at; the next goes on behind them.
+pub const PARK_SWEEP_ENDPOINTS: i64 = 256;
+/// Those of one shard: a crowd in one does not hide the others.
+pub const PARK_SWEEP_PER_SHARD: i64 = 32;
 /// How long a stopping node waits for the requests that are out: a little more than any may take.
 pub const SHUTDOWN_REQUESTS_WAIT: Duration = Duration::from_secs(35);
 /// How long a stopping node waits for its last results to be recorded.

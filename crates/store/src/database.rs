@@ -1,6 +1,7 @@
 //! Connections, and the roles that they act in.
 //!
-//! Two pools and two kinds of dedicated connection. Engine connections act as `posthorn_system` from
+//! Two pools, and connections that serve one purpose: the batcher's, the recorder's, that of reading rows for sending, the
+//! lease's and the scans', so that none of these ever waits behind other work. Engine connections act as `posthorn_system` from
 //! the moment they connect (an autocommit flush cannot `SET LOCAL`); a tenant's work has its own pool, and
 //! each of its transactions begins by taking the role `posthorn_tenant` and naming the tenant.
 
@@ -18,6 +19,17 @@ use crate::scope::TenantScope;
 /// What PostgreSQL or the way to it said.
 pub use sqlx::Error as DatabaseError;
 
+/// Connections of the due timer and of the sweep over parked rows.
+const SCANS: u32 = 2;
+
+/// Scans of `pending` read an index in its order and stop at their limit. A planner that expects little to be due would
+/// rather gather all that is and sort it, which is ruinous in the hour in which much is.
+const BY_INDEX_ORDER: [(&str, &str); 3] = [
+    ("enable_bitmapscan", "off"),
+    ("enable_seqscan", "off"),
+    ("enable_sort", "off"),
+];
+
 /// How to reach the database.
 #[derive(Clone, Debug)]
 pub struct DatabaseOptions {
@@ -25,7 +37,7 @@ pub struct DatabaseOptions {
     pub connect: PgConnectOptions,
     /// The login is not `posthorn_app` itself but may become it: every connection does so first.
     pub become_app: bool,
-    /// Connections of the engine's reads and sweeps, beside the batcher's and the recorder's own.
+    /// Connections of the engine's scans and sweeps, beside those that serve one purpose.
     pub system_connections: u32,
     /// Connections of tenants' requests.
     pub tenant_connections: u32,
@@ -36,6 +48,8 @@ pub struct DatabaseOptions {
 pub struct Database {
     system: PgPool,
     tenant: PgPool,
+    lease: PgPool,
+    scans: PgPool,
     connect: PgConnectOptions,
     become_app: bool,
 }
@@ -46,13 +60,18 @@ impl Database {
     pub fn new(options: DatabaseOptions) -> Self {
         let connect = bounded(options.connect);
         let become_app = options.become_app;
-        let system = pool(options.system_connections)
-            .after_connect(move |connection, _| {
-                Box::pin(async move {
-                    enter(connection, become_app, Some("SET ROLE posthorn_system")).await
+        let as_system = |connections, connect: &PgConnectOptions| {
+            pool(connections)
+                .after_connect(move |connection, _| {
+                    Box::pin(async move {
+                        enter(connection, become_app, Some("SET ROLE posthorn_system")).await
+                    })
                 })
-            })
-            .connect_lazy_with(connect.clone());
+                .connect_lazy_with(connect.clone())
+        };
+        let system = as_system(options.system_connections, &connect);
+        let lease = as_system(1, &connect);
+        let scans = as_system(SCANS, &connect.clone().options(BY_INDEX_ORDER));
         let tenant = pool(options.tenant_connections)
             .after_connect(move |connection, _| {
                 Box::pin(async move { enter(connection, become_app, None).await })
@@ -61,6 +80,8 @@ impl Database {
         Self {
             system,
             tenant,
+            lease,
+            scans,
             connect,
             become_app,
         }
@@ -89,7 +110,17 @@ impl Database {
         &self.system
     }
 
-    /// A connection outside the pools, acting as `posthorn_system`: the batcher's and the recorder's own.
+    /// The lease's own connection, acting as `posthorn_system`: whatever else is going on, a lease is renewed in time.
+    pub(crate) fn lease(&self) -> &PgPool {
+        &self.lease
+    }
+
+    /// For looking through `pending` by the clock: whatever else is going on, what is due is found in time.
+    pub(crate) fn scans(&self) -> &PgPool {
+        &self.scans
+    }
+
+    /// A connection outside the pools, acting as `posthorn_system`: the batcher's, the recorder's, the sender's own.
     pub(crate) async fn dedicated(&self) -> Result<PgConnection, sqlx::Error> {
         tokio::time::timeout(limits::DATABASE_WAIT, self.enter_dedicated())
             .await
@@ -123,9 +154,11 @@ impl Database {
         connection.ping().await
     }
 
-    /// Closes both pools, letting statements under way end.
+    /// Closes the pools, letting statements under way end.
     pub async fn close(&self) {
         self.system.close().await;
+        self.lease.close().await;
+        self.scans.close().await;
         self.tenant.close().await;
     }
 }

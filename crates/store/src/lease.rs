@@ -1,7 +1,8 @@
 //! Leases of streams and ownership of shards.
 //!
 //! Leases only save work (INV-6): what keeps a stale node from harm is the fence inside each flush and
-//! the compare-and-set of each record, not the clock.
+//! the compare-and-set of each record, not the clock. They have a connection of their own: a node that is busy does not
+//! lose its lease for want of one.
 
 use chrono::{DateTime, Utc};
 use posthorn_domain::id::{EventId, NodeId};
@@ -30,7 +31,7 @@ pub struct Renewal {
 /// When the database does not answer.
 pub async fn database_time(database: &Database) -> Result<DateTime<Utc>, sqlx::Error> {
     sqlx::query_scalar!(r#"SELECT clock_timestamp() AS "now!""#)
-        .fetch_one(database.system())
+        .fetch_one(database.lease())
         .await
 }
 
@@ -45,7 +46,7 @@ pub async fn open(
     name: &str,
     watermark: EventId,
 ) -> Result<(), sqlx::Error> {
-    let mut tx = database.system().begin().await?;
+    let mut tx = database.lease().begin().await?;
     sqlx::query!(
         "INSERT INTO nodes (stream, node, name, state, lease_until, watermark)
          VALUES ($1, $2, $3, 'open', clock_timestamp() + make_interval(secs => $4), $5)",
@@ -92,7 +93,7 @@ pub async fn renew(
         limits::LEASE_TTL.as_secs_f64(),
         watermark.uuid(),
     )
-    .fetch_one(database.system())
+    .fetch_one(database.lease())
     .await
 }
 
@@ -103,7 +104,7 @@ pub async fn renew(
 /// When the database does not answer, or a flush held the fence for longer than the lock timeout; tried
 /// again at the next renewal.
 pub async fn close_lapsed(database: &Database, stream: i64) -> Result<bool, sqlx::Error> {
-    let mut tx = database.system().begin().await?;
+    let mut tx = database.lease().begin().await?;
     sqlx::query!("SET LOCAL lock_timeout = '1s'")
         .execute(&mut *tx)
         .await?;
@@ -144,7 +145,7 @@ pub async fn leave(
     nothing_open: bool,
 ) -> Result<(), sqlx::Error> {
     let state = if nothing_open { "recovered" } else { "closed" };
-    let mut tx = database.system().begin().await?;
+    let mut tx = database.lease().begin().await?;
     // First the node's row, then its lanes', as whoever closes a lapsed stream does.
     sqlx::query!(
         "UPDATE nodes SET state = $2, watermark = GREATEST(watermark, $3) WHERE stream = $1 AND state = 'open'",
@@ -177,7 +178,7 @@ pub async fn leave(
 /// # Errors
 /// When the database does not answer.
 pub async fn claim_shards(database: &Database, stream: i64) -> Result<Vec<i16>, sqlx::Error> {
-    let mut tx = database.system().begin().await?;
+    let mut tx = database.lease().begin().await?;
     let free = sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT 1 FROM shards
                          WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.stream = shards.owner AND nodes.state = 'open')) AS "free!""#,

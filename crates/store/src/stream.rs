@@ -169,6 +169,17 @@ pub struct Stream {
 }
 
 impl Stream {
+    /// A stream whose lease was renewed at `at`.
+    #[must_use]
+    pub const fn opened(id: i64, open: OpenSet, at: Instant) -> Self {
+        Self {
+            id,
+            open,
+            closed: AtomicBool::new(false),
+            renewed: Mutex::new(at),
+        }
+    }
+
     /// The number that its events carry.
     #[must_use]
     pub const fn id(&self) -> i64 {
@@ -295,12 +306,7 @@ impl StreamKeeper {
             }
             return Err(error);
         }
-        let stream = Arc::new(Stream {
-            id,
-            open,
-            closed: AtomicBool::new(false),
-            renewed: Mutex::new(at),
-        });
+        let stream = Arc::new(Stream::opened(id, open, at));
         self.present.store(Some(Arc::clone(&stream)));
         tracing::info!(stream = id, "opened a stream");
         Ok(stream)

@@ -22,11 +22,11 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::dispatch::Dispatcher;
-use crate::park::Parking;
+use crate::park::{Parking, ParkingParts};
 use crate::record::Recorder;
 use crate::recover::{Keeping, Recovery, Shards};
 use crate::retry::DueTimer;
-use crate::send::Sender;
+use crate::send::{Loader, Sender, SenderParts};
 
 /// How often leaves for coming days are looked after.
 const PARTITIONS: Duration = Duration::from_hours(1);
@@ -65,6 +65,7 @@ pub struct Worker {
     batcher: Loop,
     dispatch: Loop,
     record: Loop,
+    load: Loop,
     timers: Vec<Loop>,
 }
 
@@ -116,15 +117,17 @@ impl Worker {
         ));
         let writer = RecordWriter::new(database.clone());
         let (recorder, recording) = Recorder::new(writer, Arc::clone(&dispatcher), clock.clone());
-        let sender = Arc::new(Sender {
+        let (loader, loading) = Loader::new(database.clone());
+        let sender = Arc::new(Sender::new(SenderParts {
             database: database.clone(),
+            loader,
             cache: cache.clone(),
             egress,
             clock: clock.clone(),
             entropy,
             dispatcher: Arc::clone(&dispatcher),
             recorder: recorder.clone(),
-        });
+        }));
         let timers = Timers {
             database: database.clone(),
             cache,
@@ -140,6 +143,7 @@ impl Worker {
             batcher: Loop::spawn(|stop| batcher.run(stop)),
             dispatch: Loop::spawn(|stop| running.run(sender, recorder, fresh, stop)),
             record: Loop::spawn(|stop| recording.run(stop)),
+            load: Loop::spawn(|stop| loading.run(stop)),
             timers: timers.start(),
             database,
             keeper,
@@ -160,6 +164,7 @@ impl Worker {
     pub async fn shutdown(self) {
         self.batcher.end().await;
         self.dispatch.end().await;
+        self.load.end().await;
         self.record.end().await;
         for timer in &self.timers {
             timer.stop.cancel();
@@ -226,12 +231,13 @@ impl Timers {
             shards.clone(),
             clock.clone(),
         );
-        let parking = Parking::new(
-            database.clone(),
-            cache.clone(),
-            Arc::clone(&dispatcher),
+        let parking = ParkingParts {
+            database: database.clone(),
+            cache: cache.clone(),
+            dispatcher,
             shards,
-        );
+            clock: clock.clone(),
+        };
         let recovery = Recovery::new(database.clone(), hint.clone());
         let mut loops = vec![
             every(&clock, (limits::WATERMARK_EVERY, STEP), None, keeping, keep),
@@ -249,14 +255,8 @@ impl Timers {
                 due,
                 look_for_due,
             ),
-            every(
-                &clock,
-                (limits::PARK_SWEEP, LONG_STEP),
-                None,
-                parking,
-                sweep,
-            ),
         ];
+        loops.extend(park(parking));
         loops.extend(housekeeping(&clock, database, cache, key_uses));
         loops
     }
@@ -282,6 +282,30 @@ fn housekeeping(
     ]
 }
 
+/// The sweep over parked rows, and the refilling of lanes that run low.
+fn park(parts: ParkingParts) -> [Loop; 2] {
+    let clock = parts.clock.clone();
+    let low = parts.dispatcher.low_hint();
+    let parking = Arc::new(Parking::new(parts));
+    let sweeping = Arc::clone(&parking);
+    [
+        every(
+            &clock,
+            (limits::PARK_SWEEP, LONG_STEP),
+            None,
+            sweeping,
+            sweep,
+        ),
+        every(
+            &clock,
+            (limits::PARK_SWEEP, STEP),
+            Some(low),
+            parking,
+            refill,
+        ),
+    ]
+}
+
 /// A loop by the clock, on its own task: a long recovery must not keep the lease waiting.
 ///
 /// A step that takes longer than `limit` is given up: its connection may be one that nobody answers on any more.
@@ -289,7 +313,7 @@ fn every<T, F, S>(
     clock: &Clock,
     (period, limit): (Duration, Duration),
     hint: Option<DueHint>,
-    state: T,
+    state: impl Into<Arc<T>>,
     step: F,
 ) -> Loop
 where
@@ -297,7 +321,7 @@ where
     F: Fn(Arc<T>) -> S + Send + Sync + 'static,
     S: Future<Output = ()> + Send + 'static,
 {
-    let (clock, state) = (clock.clone(), Arc::new(state));
+    let (clock, state) = (clock.clone(), state.into());
     Loop::spawn(|stop| async move {
         drive(
             &clock,
@@ -331,6 +355,10 @@ async fn look_for_due(due: Arc<DueTimer>) {
 
 async fn sweep(parking: Arc<Parking>) {
     parking.run_once().await;
+}
+
+async fn refill(parking: Arc<Parking>) {
+    parking.refill().await;
 }
 
 async fn refresh(cache: Arc<ConfigCache>) {

@@ -4,6 +4,7 @@
 //! receiver: it starts requests while there is a slot and room for their results, and parks what has waited
 //! too long.
 
+mod item;
 mod lanes;
 
 use std::collections::HashSet;
@@ -16,7 +17,8 @@ use posthorn_domain::limits;
 use posthorn_store::accept::FreshEvent;
 use posthorn_store::clock::Clock;
 use posthorn_store::configuration::ConfigCache;
-use posthorn_store::pending::Due;
+use posthorn_store::due::DueHint;
+use posthorn_store::pending::{Due, ParkedEndpoint};
 use posthorn_store::record::{DeliveryKey, Fact, Parked};
 use posthorn_store::stream::StreamKeeper;
 use tokio::sync::{Notify, Semaphore, mpsc};
@@ -26,7 +28,7 @@ use self::lanes::{Lanes, Refusal};
 use crate::record::{Recorder, Unrecorded};
 use crate::send::Sender;
 
-pub use self::lanes::Item;
+pub use self::item::Item;
 
 /// How often the dispatcher looks for what has waited too long.
 const TICK: Duration = Duration::from_millis(250);
@@ -35,6 +37,8 @@ const TICK: Duration = Duration::from_millis(250);
 pub struct Dispatcher {
     lanes: Mutex<Lanes>,
     wake: Notify,
+    /// Rung when the parked rows in a lane run low while more lie in the database.
+    low: DueHint,
     /// Results that may still be unrecorded; no request starts without a place.
     places: Arc<Semaphore>,
     clock: Clock,
@@ -49,6 +53,7 @@ impl Dispatcher {
         Self {
             lanes: Mutex::default(),
             wake: Notify::new(),
+            low: DueHint::default(),
             places: Arc::new(Semaphore::new(limits::UNRECORDED)),
             clock,
             cache,
@@ -82,6 +87,9 @@ impl Dispatcher {
                 self.take(Arc::new(event), &recorder).await;
             }
             self.start(&sender);
+            if self.lanes().any_low() {
+                self.low.ring();
+            }
             // By the clock and not by the timer above: under load there is always something that comes first.
             if self.clock.monotonic() >= look_at {
                 self.park_overdue(&recorder).await;
@@ -133,16 +141,60 @@ impl Dispatcher {
         full
     }
 
-    /// The events of an endpoint whose deliveries this node holds: queued, being sent, or not yet recorded.
+    /// The events of an endpoint whose due rows this node holds: queued, being sent, or not yet recorded.
     #[must_use]
     pub fn holding(&self, tenant: TenantId, endpoint: EndpointId) -> Vec<EventId> {
         self.lanes().holding(tenant, endpoint)
     }
 
-    /// How many more due rows of an endpoint there is room for.
+    /// How many more parked rows of an endpoint there is room for.
     #[must_use]
-    pub fn room(&self, endpoint: EndpointId) -> usize {
-        self.lanes().room(endpoint)
+    pub fn room(&self, of: ParkedEndpoint) -> usize {
+        self.lanes().room(of.tenant, of.endpoint)
+    }
+
+    /// Queues parked rows of an endpoint, in their order, until one does not fit. Answers how many there was no need to
+    /// bring again. With `more`, the endpoint is among [`Dispatcher::low`] when they run low.
+    pub fn offer_parked(&self, of: ParkedEndpoint, rows: &[Due], more: bool) -> usize {
+        let now = self.clock.monotonic();
+        let taken = {
+            let mut lanes = self.lanes();
+            let taken = rows
+                .iter()
+                .take_while(|row| lanes.push(Item::Pending(**row), now) != Err(Refusal::Full))
+                .count();
+            lanes.set_more(of.tenant, of.endpoint, more && taken == rows.len());
+            taken
+        };
+        self.wake.notify_one();
+        taken
+    }
+
+    /// The endpoints whose parked rows in memory ran low since the last call, while more lie in the database.
+    #[must_use]
+    pub fn low(&self) -> Vec<ParkedEndpoint> {
+        let low = self.lanes().low();
+        low.into_iter()
+            .map(|(tenant, endpoint)| ParkedEndpoint { tenant, endpoint })
+            .collect()
+    }
+
+    /// Rung when [`Dispatcher::low`] has something to tell.
+    #[must_use]
+    pub fn low_hint(&self) -> DueHint {
+        self.low.clone()
+    }
+
+    /// Sets how many requests of this node to an endpoint may be under way, from now on; `None`: as many as usual, 0: none.
+    pub fn set_cap(&self, tenant: TenantId, endpoint: EndpointId, cap: Option<usize>) {
+        self.lanes().set_cap(tenant, endpoint, cap);
+        self.wake.notify_one();
+    }
+
+    /// The payload of a pending row that is being sent has so many bytes.
+    pub fn weighed(&self, key: DeliveryKey, bytes: usize) {
+        self.lanes().weighed(key, bytes);
+        self.wake.notify_one();
     }
 
     /// The request of a delivery has ended; its result is not on record yet.
@@ -152,10 +204,10 @@ impl Dispatcher {
     }
 
     /// These are on record: their deliveries may be taken again.
-    pub fn recorded(&self, keys: impl Iterator<Item = (DeliveryKey, bool)>) {
+    pub fn recorded(&self, keys: impl Iterator<Item = DeliveryKey>) {
         {
             let mut lanes = self.lanes();
-            keys.for_each(|(key, was_pending)| lanes.recorded(key, was_pending));
+            keys.for_each(|key| lanes.recorded(key));
         }
         self.wake.notify_one();
     }

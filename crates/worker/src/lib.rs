@@ -18,8 +18,8 @@ mod send;
 
 pub use self::assemble::{Worker, WorkerParts};
 pub use self::dispatch::{Dispatcher, Item};
-pub use self::park::Parking;
+pub use self::park::{Parking, ParkingParts};
 pub use self::record::{RecordLoop, Recorder, Unrecorded};
 pub use self::recover::{Keeping, Recovery, Shards, Tally};
 pub use self::retry::DueTimer;
-pub use self::send::Sender;
+pub use self::send::{LoadLoop, Loader, Sender, SenderParts};

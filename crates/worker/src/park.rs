@@ -2,72 +2,80 @@
 //!
 //! The endpoints with parked rows are listed from the index, never from a flag. Each is drained while it is enabled and
 //! has room, ended where its own row says that it is deleted or gone, and swept for deliveries whose end has come.
+//!
+//! A drain brings the keys of parked rows into an endpoint's lane; they stay parked until they are sent, so that nothing
+//! is written twice and nothing has to be put back. The dispatcher says when a lane runs low, and [`Parking::refill`] brings the
+//! next: how fast a drain goes does not depend on the sweep's period.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+mod drains;
+mod walk;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use posthorn_domain::endpoint::EndpointState;
 use posthorn_domain::limits;
+use posthorn_store::clock::Clock;
 use posthorn_store::configuration::ConfigCache;
 use posthorn_store::database::{Database, DatabaseError};
 use posthorn_store::pending::{self, ParkedEndpoint};
 
+use self::drains::Drains;
+use self::walk::Walk;
 use crate::dispatch::Dispatcher;
 use crate::recover::Shards;
 
-/// How many shards further each sweep begins: prime to 256, so that every shard comes first in turn.
-const STRIDE: usize = 37;
+/// What parking needs.
+pub struct ParkingParts {
+    /// Parked rows.
+    pub database: Database,
+    /// Endpoints as they are now.
+    pub cache: ConfigCache,
+    /// Takes what is drained.
+    pub dispatcher: Arc<Dispatcher>,
+    /// The shards of this node.
+    pub shards: Shards,
+    /// For the cursors of drains.
+    pub clock: Clock,
+}
 
-/// The sweep over parked rows.
+/// The sweep over parked rows, and the drains that it begins.
 pub struct Parking {
     database: Database,
     cache: ConfigCache,
     dispatcher: Arc<Dispatcher>,
     shards: Shards,
-    sweeps: AtomicUsize,
+    clock: Clock,
+    walk: Mutex<Walk>,
+    drains: Mutex<Drains>,
 }
 
 impl Parking {
     /// A sweep over the shards of this node.
     #[must_use]
-    pub const fn new(
-        database: Database,
-        cache: ConfigCache,
-        dispatcher: Arc<Dispatcher>,
-        shards: Shards,
-    ) -> Self {
+    pub fn new(parts: ParkingParts) -> Self {
+        let ParkingParts {
+            database,
+            cache,
+            dispatcher,
+            shards,
+            clock,
+        } = parts;
         Self {
             database,
             cache,
             dispatcher,
             shards,
-            sweeps: AtomicUsize::new(0),
+            clock,
+            walk: Mutex::default(),
+            drains: Mutex::default(),
         }
     }
 
-    /// One sweep. Answers how many rows it moved.
+    /// One sweep. Answers how many rows it ended or queued.
     pub async fn run_once(&self) -> u64 {
-        let shards = self.shards.owned();
-        if shards.is_empty() {
-            return 0;
-        }
-        // Each sweep begins elsewhere: should one see only so many endpoints, all have their turn.
-        let mut shards = shards.to_vec();
-        let turn = self.sweeps.fetch_add(1, Ordering::Relaxed);
-        let begin = turn.wrapping_mul(STRIDE) % shards.len();
-        shards.rotate_left(begin);
-        let parked =
-            match pending::parked_endpoints(&self.database, &shards, limits::PARK_SWEEP_ENDPOINTS)
-                .await
-            {
-                Ok(parked) => parked,
-                Err(error) => {
-                    tracing::warn!(%error, "parked deliveries could not be looked for");
-                    return 0;
-                }
-            };
+        self.drains().forget_old(self.clock.monotonic());
         let mut moved = 0;
-        for of in parked {
+        for of in self.listed().await {
             match self.sweep(of).await {
                 Ok(rows) => moved += rows,
                 Err(error) => {
@@ -76,6 +84,67 @@ impl Parking {
             }
         }
         moved
+    }
+
+    /// Brings more parked rows to the lanes that run low. Answers how many.
+    pub async fn refill(&self) -> u64 {
+        let mut moved = 0;
+        for of in self.dispatcher.low() {
+            if !self.may_drain(of) {
+                continue;
+            }
+            match self.drain(of).await {
+                Ok(rows) => moved += rows,
+                // The sweep begins the drain again.
+                Err(error) => {
+                    tracing::warn!(%error, endpoint = %of.endpoint, "parked deliveries could not be read");
+                }
+            }
+        }
+        moved
+    }
+
+    /// The next endpoints with parked rows: each sweep goes on where the last one stopped.
+    async fn listed(&self) -> Vec<ParkedEndpoint> {
+        let shards = self.shards.owned();
+        if shards.is_empty() {
+            return Vec::new();
+        }
+        let from = self.walk().begin(&shards);
+        let listed = pending::parked_endpoints(
+            &self.database,
+            &from,
+            limits::PARK_SWEEP_PER_SHARD,
+            limits::PARK_SWEEP_ENDPOINTS,
+        );
+        match listed.await {
+            Ok(parked) => {
+                self.walk().advance(&from, &parked);
+                parked
+            }
+            Err(error) => {
+                tracing::warn!(%error, "parked deliveries could not be looked for");
+                Vec::new()
+            }
+        }
+    }
+
+    fn walk(&self) -> MutexGuard<'_, Walk> {
+        self.walk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn drains(&self) -> MutexGuard<'_, Drains> {
+        self.drains.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn may_drain(&self, of: ParkedEndpoint) -> bool {
+        let snapshot = self.cache.snapshot();
+        let entry = snapshot.endpoint(of.tenant, of.endpoint);
+        entry.is_some_and(|entry| entry.state == EndpointState::Enabled)
+            && self
+                .shards
+                .owned()
+                .contains(&i16::from(of.endpoint.shard()))
     }
 
     async fn sweep(&self, of: ParkedEndpoint) -> Result<u64, DatabaseError> {
@@ -95,15 +164,22 @@ impl Parking {
         }
     }
 
-    /// Makes as many rows due as there is room for, and queues them at once.
+    /// Queues as many rows as there is room for.
     async fn drain(&self, of: ParkedEndpoint) -> Result<u64, DatabaseError> {
-        let room = self.dispatcher.room(of.endpoint);
-        if room < limits::DUE_ROWS_PER_ENDPOINT / 2 {
+        let room = self.dispatcher.room(of);
+        if room < limits::PARKED_PER_ENDPOINT / 2 {
             return Ok(0);
         }
-        let due =
-            pending::unpark(&self.database, of, i64::try_from(room).unwrap_or(i64::MAX)).await?;
-        self.dispatcher.offer(&due);
-        Ok(u64::try_from(due.len()).unwrap_or(u64::MAX))
+        let after = self.drains().place(of.endpoint, self.clock.monotonic());
+        let parked = pending::parked(&self.database, of, after, room).await?;
+        let more = parked.len() == room;
+        let rows: Vec<_> = parked.iter().map(|parked| parked.row).collect();
+        let taken = self.dispatcher.offer_parked(of, &rows, more);
+        if !more && taken == rows.len() {
+            self.drains().ended(of.endpoint);
+        } else if let Some(last) = taken.checked_sub(1).and_then(|last| parked.get(last)) {
+            self.drains().reached(of.endpoint, *last);
+        }
+        Ok(u64::try_from(taken).unwrap_or(u64::MAX))
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use posthorn_domain::limits;
 use posthorn_store::accept::FreshEvent;
 use posthorn_store::clock::Clock;
-use posthorn_store::record::{Consequence, Fact, RecordError, RecordWriter, Source};
+use posthorn_store::record::{Consequence, Fact, RecordError, RecordWriter};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -156,9 +156,9 @@ impl RecordLoop {
         }
         // Its id stays open: the delivery is found again by recovery, at worst as a duplicate.
         metrics::counter!("posthorn_results_refused_total").increment(1);
-        let held = (result.fact.key(), was_pending(&result.fact));
+        let key = result.fact.key();
         drop(result);
-        self.dispatcher.recorded(std::iter::once(held));
+        self.dispatcher.recorded(std::iter::once(key));
         true
     }
 
@@ -174,22 +174,9 @@ impl RecordLoop {
             // Before the dispatcher is woken, which looks for places.
             result.place = None;
         }
-        self.dispatcher.recorded(
-            batch
-                .iter()
-                .map(|result| (result.fact.key(), was_pending(&result.fact))),
-        );
+        self.dispatcher
+            .recorded(batch.iter().map(|result| result.fact.key()));
     }
-}
-
-fn was_pending(fact: &Fact) -> bool {
-    matches!(
-        fact,
-        Fact::Attempted {
-            source: Source::Pending,
-            ..
-        }
-    )
 }
 
 fn count(fact: &Fact) {

@@ -1,23 +1,26 @@
 //! Retry: the due timer. Scans `pending` for what has come due in this node's shards and offers it to the dispatcher.
 //!
-//! The cursor is a hint: it goes back to the beginning every 15 s, since rows commit behind it. At most 64 rows of an endpoint are taken; the rest of that endpoint is parked by one statement, so that one
-//! long queue neither fills the scan nor hides the others (INV-13).
+//! Every shard has a cursor. Cursors are hints: they go back to the beginning every 15 s, when a scan failed, and when a
+//! shard was somebody else's, since rows commit behind them. A scan reads so many rows of a shard and so many in all,
+//! and begins behind the shard at which the last one stopped; while there is more, one follows the other. At most 64
+//! rows of an endpoint are taken; the rest of that endpoint is parked, so that one long queue neither fills the scan nor
+//! hides the others (INV-13).
+//!
+//! What is due is seen within one period of the timer, 200 ms, and the time of a scan.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+mod cursors;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use posthorn_domain::delivery::Why;
 use posthorn_domain::limits;
 use posthorn_store::clock::Clock;
 use posthorn_store::database::Database;
 use posthorn_store::pending::{self, Due};
 
+use self::cursors::Cursors;
 use crate::dispatch::Dispatcher;
 use crate::recover::Shards;
-
-/// How far behind its cursor a scan looks: rows that were due earlier may have committed later.
-const OVERLAP: TimeDelta = TimeDelta::seconds(2);
 
 /// The due timer.
 pub struct DueTimer {
@@ -25,13 +28,7 @@ pub struct DueTimer {
     dispatcher: Arc<Dispatcher>,
     shards: Shards,
     clock: Clock,
-    cursor: Mutex<Cursor>,
-}
-
-#[derive(Clone, Copy)]
-struct Cursor {
-    at: DateTime<Utc>,
-    restarted: Instant,
+    cursors: Mutex<Cursors>,
 }
 
 impl DueTimer {
@@ -43,63 +40,56 @@ impl DueTimer {
         shards: Shards,
         clock: Clock,
     ) -> Self {
-        let cursor = Mutex::new(Cursor {
-            at: DateTime::UNIX_EPOCH,
-            restarted: clock.monotonic(),
-        });
+        let cursors = Mutex::new(Cursors::new(clock.monotonic()));
         Self {
             database,
             dispatcher,
             shards,
             clock,
-            cursor,
+            cursors,
         }
     }
 
-    /// One scan. Answers how many rows were due and new to this node's queues or not.
+    /// Scans until everything that is due was seen. Answers how many rows were due, new to this node's queues or not.
     pub async fn run_once(&self) -> usize {
+        let mut seen = 0;
+        for _ in 0..limits::DUE_SCANS {
+            let (rows, more) = self.scan().await;
+            seen += rows;
+            if !more {
+                break;
+            }
+        }
+        seen
+    }
+
+    /// One scan: how many rows it found, and whether there may be more.
+    async fn scan(&self) -> (usize, bool) {
         let shards = self.shards.owned();
         if shards.is_empty() {
-            return 0;
+            return (0, false);
         }
-        let from = self.from();
-        let limit = i64::try_from(limits::DUE_ROWS).unwrap_or(i64::MAX);
-        let due = match pending::scan(&self.database, &shards, from, limit).await {
+        let from = self.cursors().begin(&shards, self.clock.monotonic());
+        let found = pending::scan(
+            &self.database,
+            &from,
+            limits::DUE_ROWS_PER_SHARD,
+            limits::DUE_ROWS,
+        );
+        let due = match found.await {
             Ok(due) => due,
             Err(error) => {
                 tracing::warn!(%error, "due deliveries could not be looked for");
-                return 0;
+                self.cursors().forget();
+                return (0, false);
             }
         };
         self.offer(&due).await;
-        self.advance(from, &due);
-        due.len()
+        (due.len(), self.cursors().advance(&due))
     }
 
-    fn from(&self) -> DateTime<Utc> {
-        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.clock.monotonic();
-        if now.saturating_duration_since(cursor.restarted) >= limits::DUE_RESTART {
-            *cursor = Cursor {
-                at: DateTime::UNIX_EPOCH,
-                restarted: now,
-            };
-        }
-        cursor.at
-    }
-
-    /// Moves on to the last row seen. Where a whole scan had one and the same time, past it: what it left is found
-    /// when the scan begins anew.
-    fn advance(&self, from: DateTime<Utc>, due: &[Due]) {
-        let Some(last) = due.last() else { return };
-        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
-        cursor.at = if due.len() < limits::DUE_ROWS {
-            last.due - OVERLAP
-        } else if last.due > from {
-            last.due
-        } else {
-            from + TimeDelta::microseconds(1)
-        };
+    fn cursors(&self) -> MutexGuard<'_, Cursors> {
+        self.cursors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Offers what was found. An endpoint with more rows than there is room for has the rest parked, all but what this

@@ -1,5 +1,6 @@
 //! The life of one delivery: prepare → sign → send → classify → record. All but send are pure or one statement.
 
+mod load;
 mod request;
 
 use std::future::Future;
@@ -23,16 +24,20 @@ use posthorn_store::pending::{self, Due, Load, ParkedEndpoint};
 use posthorn_store::record::{
     Attempt, AttemptError, Consequence, DeliveryKey, Fact, KeptResponse, Retry, Source,
 };
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::request::Content;
 use crate::dispatch::{Dispatcher, Item};
 use crate::record::{Recorder, Unrecorded};
 
+pub use self::load::{LoadLoop, Loader};
+
 /// What sending needs.
-pub struct Sender {
-    /// For pending rows.
+pub struct SenderParts {
+    /// To set aside what cannot be sent now.
     pub database: Database,
+    /// For pending rows.
+    pub loader: Loader,
     /// Endpoints as they are now.
     pub cache: ConfigCache,
     /// The guarded client.
@@ -45,6 +50,20 @@ pub struct Sender {
     pub dispatcher: Arc<Dispatcher>,
     /// Told what came of it.
     pub recorder: Recorder,
+}
+
+/// Sends deliveries.
+pub struct Sender {
+    database: Database,
+    loader: Loader,
+    cache: ConfigCache,
+    egress: Egress,
+    clock: Clock,
+    entropy: Entropy,
+    dispatcher: Arc<Dispatcher>,
+    recorder: Recorder,
+    /// Many deliveries of a paused endpoint come up at once; the shared connections are not all for them.
+    aside: Semaphore,
 }
 
 /// A delivery that is about to be sent.
@@ -61,13 +80,38 @@ struct Prepared {
 }
 
 impl Sender {
+    /// Ready to send.
+    #[must_use]
+    pub fn new(parts: SenderParts) -> Self {
+        let SenderParts {
+            database,
+            loader,
+            cache,
+            egress,
+            clock,
+            entropy,
+            dispatcher,
+            recorder,
+        } = parts;
+        Self {
+            database,
+            loader,
+            cache,
+            egress,
+            clock,
+            entropy,
+            dispatcher,
+            recorder,
+            aside: Semaphore::new(limits::SETTING_ASIDE),
+        }
+    }
+
     /// Sends one delivery and hands what came of it to the recorder. `place` is its place among the unrecorded.
     pub async fn deliver(&self, item: Item, place: OwnedSemaphorePermit) {
         let key = item.key();
         let mut slot = Slot {
             dispatcher: &self.dispatcher,
             key,
-            was_pending: matches!(item, Item::Pending(_)),
             armed: true,
         };
         let snapshot = self.cache.snapshot();
@@ -109,9 +153,7 @@ impl Sender {
                     .await;
             }
             // Nothing to record: the row says it all, or the event is another's.
-            None => self
-                .dispatcher
-                .recorded(std::iter::once((key, slot.was_pending))),
+            None => self.dispatcher.recorded(std::iter::once(key)),
         }
     }
 
@@ -141,16 +183,13 @@ impl Sender {
 
     /// Reads a pending row again, at the moment of sending.
     async fn load(&self, due: &Due) -> Option<Prepared> {
-        let loaded = match bounded(pending::load(&self.database, due)).await {
-            Ok(Load::Ready(loaded)) => *loaded,
-            Ok(Load::Expired) => return self.bury(due, Cause::Expired).await,
-            Ok(Load::PayloadGone) => return self.bury(due, Cause::PayloadGone).await,
-            Ok(Load::Void | Load::Moved) => return None,
-            Err(error) => {
-                tracing::warn!(%error, "a due delivery could not be read");
-                return None;
-            }
+        let loaded = match self.loader.load(*due).await? {
+            Load::Ready(loaded) => *loaded,
+            Load::Expired => return self.bury(due, Cause::Expired).await,
+            Load::PayloadGone => return self.bury(due, Cause::PayloadGone).await,
+            Load::Void | Load::Moved | Load::Later => return None,
         };
+        self.dispatcher.weighed(due.key, loaded.payload.len());
         let headers = loaded
             .headers
             .as_deref()
@@ -174,6 +213,7 @@ impl Sender {
     }
 
     async fn bury(&self, due: &Due, cause: Cause) -> Option<Prepared> {
+        let _turn = self.aside.acquire().await;
         if let Err(error) = bounded(pending::bury(&self.database, due, cause)).await {
             tracing::warn!(%error, "a delivery whose end has come could not be moved");
         }
@@ -185,7 +225,9 @@ impl Sender {
         match item {
             Item::Fresh(event, _) if event.stream.is_closed() => None,
             Item::Fresh(..) => Some(self.dispatcher.parked(item, why, false).fact),
+            Item::Pending(row) if row.is_parked() => None,
             Item::Pending(due) => {
+                let _turn = self.aside.acquire().await;
                 let (tenant, endpoint) = (due.key.tenant, due.key.endpoint);
                 let parked = pending::park_due(&self.database, tenant, endpoint, why, &[]);
                 if let Err(error) = bounded(parked).await {
@@ -202,6 +244,7 @@ impl Sender {
         match item {
             Item::Fresh(event, _) => event.resolved(1),
             Item::Pending(due) => {
+                let _turn = self.aside.acquire().await;
                 let of = ParkedEndpoint {
                     tenant: due.key.tenant,
                     endpoint: due.key.endpoint,
@@ -353,7 +396,6 @@ async fn bounded<T>(
 struct Slot<'a> {
     dispatcher: &'a Dispatcher,
     key: DeliveryKey,
-    was_pending: bool,
     armed: bool,
 }
 
@@ -361,8 +403,7 @@ impl Drop for Slot<'_> {
     fn drop(&mut self) {
         if self.armed {
             self.dispatcher.answered(self.key);
-            self.dispatcher
-                .recorded(std::iter::once((self.key, self.was_pending)));
+            self.dispatcher.recorded(std::iter::once(self.key));
         }
     }
 }

@@ -62,7 +62,7 @@ async fn engine_deadlines_end_a_scan_that_nobody_answers() {
     let proxy = scene.database.proxy().await;
     let parts = Parts::open(scene.database.pools_through(&proxy)).await;
     let acceptor = parts.acceptor.clone();
-    proxy.lose(silence("ORDER BY p.due"));
+    proxy.lose(silence("due >= s.after"));
     let worker = Worker::start(parts.whole());
     proxy.lost(1).await;
     acceptor.accept(event(scene.tenant, "{}")).await.unwrap();

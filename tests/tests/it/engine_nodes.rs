@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use posthorn_domain::delivery::Why;
 use posthorn_domain::id::{EventId, TenantId};
-use posthorn_store::lease;
 use posthorn_store::read::event;
 use posthorn_store::scope::TenantScope;
+use posthorn_store::{lease, pending};
 use posthorn_tests::engine::{AMPLE, Node, Parts, Runs};
 use posthorn_tests::receiver::{Reply, Script};
+use posthorn_tests::wait::until;
+use sqlx::Connection as _;
 
 use crate::engine_scene::Scene;
 
@@ -122,6 +125,88 @@ async fn engine_nodes_hold_no_transaction_open_for_a_request_under_way() {
     assert_eq!(open, 0);
 }
 
+/// Two hundred retries to receivers that hang, all under way, from a node with two connections in its pool.
+async fn hanging_retries(scene: &Scene) -> Node {
+    for n in 0..200 {
+        let path = format!("/hang/{n}");
+        scene.receiver.script(&path, Reply::hang());
+        let endpoint = scene.endpoint(&path).await;
+        scene
+            .rows
+            .fill_pending(endpoint.tenant, endpoint.id, 1)
+            .await;
+    }
+    let node = Node::start(scene.database.pools(2, 1), Runs::WithoutLease).await;
+    node.due.run_once().await;
+    for n in 0..200 {
+        scene
+            .receiver
+            .wait_for(&format!("/hang/{n}"), 1, AMPLE)
+            .await;
+    }
+    node
+}
+
+/// INV-7: a retry's payload is read from the database, and nothing of it is held while the request is under way.
+#[tokio::test]
+async fn engine_nodes_hold_no_connection_for_two_hundred_retries_that_hang() {
+    let scene = Scene::begin().await;
+    let node = hanging_retries(&scene).await;
+    let renewed = tokio::time::timeout(PROMPT, node.keeping.run_once()).await;
+    let accepted = tokio::time::timeout(PROMPT, node.submit(scene.tenant, "{}")).await;
+    let swept = tokio::time::timeout(PROMPT, node.due.run_once()).await;
+    assert!(
+        renewed.is_ok_and(|tally| tally.renewed)
+            && accepted.is_ok_and(|answer| answer.is_ok())
+            && swept.is_ok()
+    );
+}
+
+/// INV-6, INV-7: a lease is not lost, nor an event refused, because every connection of the pool is busy.
+#[tokio::test]
+async fn engine_nodes_renew_and_accept_while_every_pooled_connection_waits() {
+    let scene = Scene::begin().await;
+    let endpoint = scene.endpoint("/hook").await;
+    let node = Node::start(scene.database.pools(2, 1), Runs::WithoutLease).await;
+    let mut locked = scene.database.superuser().await;
+    let mut tx = locked.begin().await.unwrap();
+    sqlx::query("LOCK TABLE pending IN ACCESS EXCLUSIVE MODE")
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+    let parks = || {
+        pending::park_due(
+            &node.database,
+            scene.tenant,
+            endpoint.id,
+            Why::Capacity,
+            &[],
+        )
+    };
+    let waits = async { tokio::join!(parks(), parks()) };
+    let goes_on = async {
+        until("two connections to wait", AMPLE, || async {
+            (scene.rows.number(WAITING).await == 2).then_some(())
+        })
+        .await;
+        let began = tokio::time::timeout(PROMPT / 2, async {
+            (
+                node.keeping.run_once().await,
+                node.submit(scene.tenant, "{}").await,
+            )
+        });
+        let went_on = began.await;
+        drop(tx);
+        went_on
+    };
+    let (_, went_on) = tokio::join!(waits, goes_on);
+    assert!(went_on.is_ok_and(|(tally, answer)| tally.renewed && answer.is_ok()));
+}
+
+/// Connections of the program that wait for a lock.
+const WAITING: &str = "SELECT count(*) FROM pg_stat_activity
+     WHERE datname = current_database() AND application_name = 'posthorn' AND wait_event_type = 'Lock'";
+
 /// INV-13, D10: one event, two endpoints, and one of them hangs.
 #[tokio::test]
 async fn engine_nodes_deliver_to_the_sibling_of_an_endpoint_that_hangs() {
@@ -195,6 +280,47 @@ async fn engine_nodes_send_what_was_taken_of_a_pile_whose_rest_is_parked() {
     node.due.run_once().await;
     node.settled().await;
     assert_eq!(scene.receiver.requests_to("/pile").len(), 64);
+}
+
+/// INV-13: one tenant whose endpoints all hang has many more requests queued than a node has slots; a second one that
+/// comes then is sent to at once.
+#[tokio::test]
+async fn engine_nodes_keep_slots_for_a_tenant_that_comes_after_a_flood() {
+    let scene = Scene::begin().await;
+    scene.receiver.script("/hang", Reply::hang());
+    for _ in 0..140 {
+        scene.endpoint("/hang").await;
+    }
+    let other = scene.tenants.tenant().await;
+    scene
+        .tenants
+        .endpoint(other, &scene.receiver.url("/good"))
+        .await;
+    let node = scene.node(Runs::All).await;
+    submit_all(&node, scene.tenant, 16).await;
+    until("the flood to have its share", AMPLE, || async {
+        (node.dispatcher.load().0 > 1500).then_some(())
+    })
+    .await;
+    node.accept(other, "{}").await;
+    assert_eq!(scene.receiver.wait_for("/good", 1, PROMPT).await.len(), 1);
+}
+
+/// Due rows of more endpoints than one scan reads are all found at one step of the timer.
+#[tokio::test]
+async fn engine_nodes_find_all_that_is_due_however_much_it_is() {
+    let scene = Scene::begin().await;
+    for n in 0..60 {
+        let endpoint = scene.endpoint(&format!("/hook/{n}")).await;
+        scene
+            .rows
+            .fill_pending(endpoint.tenant, endpoint.id, 50)
+            .await;
+    }
+    let node = scene.node(Runs::All).await;
+    node.due.run_once().await;
+    node.settled().await;
+    assert_eq!(scene.receiver.requests().len(), 3000);
 }
 
 /// INV-2: a pile that is far larger than the queues is drained to its end.

@@ -10,7 +10,7 @@ use posthorn_domain::id::EventId;
 use posthorn_store::clock::Clock;
 use posthorn_store::database::Database;
 use posthorn_store::entropy::Entropy;
-use posthorn_store::pending::{self, ParkedEndpoint};
+use posthorn_store::pending::{self, Due, ParkedEndpoint, PendingReader};
 use posthorn_store::record::{Attempt, Consequence, DeliveryKey, Fact, RecordWriter, Source};
 use posthorn_store::recover::recover;
 use posthorn_store::scope::TenantScope;
@@ -105,13 +105,13 @@ async fn engine_plans_of_recovery_read_no_table_whole() {
 #[tokio::test]
 async fn engine_plans_of_a_due_scan_read_no_table_whole() {
     let seeded = Seeded::begin().await;
-    let shards: Vec<i16> = (0..256).collect();
+    let shards: Vec<_> = (0..256)
+        .map(|shard| (shard, DateTime::UNIX_EPOCH))
+        .collect();
     let reads = seeded
         .whole_reads(async |database| {
             for _ in 0..8 {
-                pending::scan(database, &shards, DateTime::UNIX_EPOCH, 1024)
-                    .await
-                    .unwrap();
+                pending::scan(database, &shards, 128, 1024).await.unwrap();
             }
         })
         .await;
@@ -122,7 +122,7 @@ async fn engine_plans_of_a_due_scan_read_no_table_whole() {
 #[tokio::test]
 async fn engine_plans_of_the_sweep_over_parked_rows_read_no_table_whole() {
     let seeded = Seeded::begin().await;
-    let shards: Vec<i16> = (0..256).collect();
+    let shards: Vec<_> = (0..256).map(|shard| (shard, None)).collect();
     let of = ParkedEndpoint {
         tenant: seeded.key.tenant,
         endpoint: seeded.key.endpoint,
@@ -130,11 +130,32 @@ async fn engine_plans_of_the_sweep_over_parked_rows_read_no_table_whole() {
     let reads = seeded
         .whole_reads(async |database| {
             for _ in 0..8 {
-                pending::parked_endpoints(database, &shards, 100)
+                pending::parked_endpoints(database, &shards, 32, 100)
                     .await
                     .unwrap();
                 pending::expire(database, of).await.unwrap();
-                pending::unpark(database, of, 64).await.unwrap();
+                pending::parked(database, of, None, 64).await.unwrap();
+            }
+        })
+        .await;
+    assert_eq!(reads, 0);
+}
+
+/// INV-13.
+#[tokio::test]
+async fn engine_plans_of_a_load_read_no_table_whole() {
+    let seeded = Seeded::begin().await;
+    seeded.scene.rows.run("UPDATE pending SET due = NULL").await;
+    let row = Due {
+        key: seeded.key,
+        n: 1,
+        due: None,
+    };
+    let reads = seeded
+        .whole_reads(async |database| {
+            let mut reader = PendingReader::new(database.clone());
+            for _ in 0..8 {
+                reader.load(&[row, row]).await.unwrap();
             }
         })
         .await;

@@ -11,8 +11,10 @@
 mod api;
 mod engine_accept;
 mod engine_deadlines;
+mod engine_drain;
 mod engine_fence;
 mod engine_leaves;
+mod engine_load;
 mod engine_nodes;
 mod engine_park;
 mod engine_plans;

@@ -1,13 +1,16 @@
-//! Sweeps over parked rows: back to due, or ended on the word of their endpoint's own row.
+//! Sweeps over parked rows: drained, or ended on the word of their endpoint's own row.
 //!
 //! Every one may run again at any time, and is bounded in rows. The endpoints with parked rows are listed from
 //! the index, never from a flag.
 
+use chrono::{DateTime, Utc};
 use posthorn_domain::delivery::Cause;
-use posthorn_domain::id::{EndpointId, TenantId};
+use posthorn_domain::id::{EndpointId, EventId, TenantId};
+use uuid::Uuid;
 
-use super::{Due, due};
+use super::Due;
 use crate::database::Database;
+use crate::record::DeliveryKey;
 
 /// Rows that one sweep of one endpoint touches at most.
 const SWEEP_ROWS: i64 = 1000;
@@ -21,23 +24,38 @@ pub struct ParkedEndpoint {
     pub endpoint: EndpointId,
 }
 
-/// The endpoints with parked rows in these shards, at most `limit`: a loose scan of the index, one probe an endpoint.
+/// A shard, and behind which of its endpoints to look; `None`: from the first.
+pub type SweptFrom = (i16, Option<ParkedEndpoint>);
+
+/// The endpoints with parked rows in these shards, in the order given, at most `per_shard` of each and `limit` in all: a loose
+/// scan of the index, one probe an endpoint.
 ///
 /// # Errors
 /// When the database does not answer.
 pub async fn parked_endpoints(
     database: &Database,
-    shards: &[i16],
+    from: &[SweptFrom],
+    per_shard: i64,
     limit: i64,
 ) -> Result<Vec<ParkedEndpoint>, sqlx::Error> {
+    let shards: Vec<_> = from.iter().map(|(shard, _)| *shard).collect();
+    let (tenants, endpoints): (Vec<_>, Vec<_>) = from
+        .iter()
+        .map(|(_, after)| {
+            after.map_or((Uuid::nil(), Uuid::nil()), |of| {
+                (of.tenant.uuid(), of.endpoint.uuid())
+            })
+        })
+        .unzip();
     let rows = sqlx::query!(
-        r#"SELECT walk.tenant_id AS "tenant_id!", walk.endpoint_id AS "endpoint_id!"
-           FROM unnest($1::smallint[]) AS s (shard)
+        r#"SELECT found.tenant_id AS "tenant_id!", found.endpoint_id AS "endpoint_id!"
+           FROM unnest($1::smallint[], $2::uuid[], $3::uuid[]) AS s (shard, tenant_id, endpoint_id)
            CROSS JOIN LATERAL (
                WITH RECURSIVE walk AS (
-                   (SELECT tenant_id, endpoint_id FROM pending
-                    WHERE shard = s.shard AND due IS NULL
-                    ORDER BY tenant_id, endpoint_id LIMIT 1)
+                   (SELECT p.tenant_id, p.endpoint_id FROM pending AS p
+                    WHERE p.shard = s.shard AND p.due IS NULL
+                      AND (p.tenant_id, p.endpoint_id) > (s.tenant_id, s.endpoint_id)
+                    ORDER BY p.tenant_id, p.endpoint_id LIMIT 1)
                    UNION ALL
                    SELECT next.tenant_id, next.endpoint_id
                    FROM walk
@@ -48,13 +66,16 @@ pub async fn parked_endpoints(
                        ORDER BY p.tenant_id, p.endpoint_id LIMIT 1
                    ) AS next
                )
-               SELECT tenant_id, endpoint_id FROM walk
-           ) AS walk
-           LIMIT $2"#,
-        shards,
+               SELECT tenant_id, endpoint_id FROM walk LIMIT $4
+           ) AS found
+           LIMIT $5"#,
+        &shards,
+        &tenants,
+        &endpoints,
+        per_shard,
         limit,
     )
-    .fetch_all(database.system())
+    .fetch_all(database.scans())
     .await?;
     Ok(rows
         .into_iter()
@@ -65,36 +86,57 @@ pub async fn parked_endpoints(
         .collect())
 }
 
-/// Makes up to `limit` parked rows of an endpoint due now, those whose end is nearest first, and answers them.
+/// A parked row, and its place in the order in which they are drained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parked {
+    /// The row.
+    pub row: Due,
+    /// The delivery's end.
+    pub ends_at: DateTime<Utc>,
+}
+
+/// Up to `limit` parked rows of an endpoint, those whose end is nearest first, behind the row `after`. They stay parked: a
+/// drain that is cut short leaves nothing to put back.
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn unpark(
+pub async fn parked(
     database: &Database,
     of: ParkedEndpoint,
-    limit: i64,
-) -> Result<Vec<Due>, sqlx::Error> {
+    after: Option<Parked>,
+    limit: usize,
+) -> Result<Vec<Parked>, sqlx::Error> {
+    let (ends_at, event) = after.map_or((DateTime::UNIX_EPOCH, Uuid::nil()), |parked| {
+        (parked.ends_at, parked.row.key.event.uuid())
+    });
     let rows = sqlx::query!(
-        r#"WITH chosen AS MATERIALIZED (
-               SELECT event_id FROM pending
-               WHERE shard = $3 AND tenant_id = $1 AND endpoint_id = $2 AND due IS NULL
-               ORDER BY ends_at
-               LIMIT $4
-           )
-           UPDATE pending AS p SET due = now()
-           FROM chosen
-           WHERE p.tenant_id = $1 AND p.endpoint_id = $2 AND p.event_id = chosen.event_id AND p.due IS NULL
-           RETURNING p.tenant_id, p.endpoint_id, p.event_id, p.n, p.due AS "due!""#,
+        "SELECT event_id, n, ends_at FROM pending
+         WHERE shard = $3 AND tenant_id = $1 AND endpoint_id = $2 AND due IS NULL AND (ends_at, event_id) > ($4, $5)
+         ORDER BY ends_at, event_id
+         LIMIT $6",
         of.tenant.uuid(),
         of.endpoint.uuid(),
         i16::from(of.endpoint.shard()),
-        limit,
+        ends_at,
+        event,
+        i64::try_from(limit).unwrap_or(i64::MAX),
     )
-    .fetch_all(database.system())
+    .fetch_all(database.scans())
     .await?;
     Ok(rows
         .into_iter()
-        .map(|row| due(row.tenant_id, row.endpoint_id, row.event_id, row.n, row.due))
+        .map(|row| Parked {
+            row: Due {
+                key: DeliveryKey {
+                    tenant: of.tenant,
+                    endpoint: of.endpoint,
+                    event: EventId::from_uuid(row.event_id),
+                },
+                n: u32::try_from(row.n).unwrap_or(0),
+                due: None,
+            },
+            ends_at: row.ends_at,
+        })
         .collect())
 }
 

@@ -1,49 +1,24 @@
 //! The queues in memory: tenant → endpoint → first in, first out. Pure: no clock, no I/O.
 //!
-//! Deficit round robin over tenants, then over each tenant's endpoints; every request costs the same, so
-//! that one turn is one request. What does not fit is refused, and the caller parks it (INV-13).
+//! Round robin over tenants, then over each tenant's endpoints: a turn is one request. A request takes slots of the node
+//! by the size of its payload, so that slots bound memory, too. What a tenant may take of slots, bytes and rows shrinks as
+//! less is free: alone it gets most of the node, and however many flood it, some is left for the next (INV-13). What
+//! does not fit is refused, and the caller parks it.
+//!
+//! An endpoint's cap is a number that may change while its lane is in use ([`Lanes::set_cap`]): whoever limits
+//! endpoints sets it, and 0 stops one.
+
+mod lane;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 use std::time::Instant;
 
 use posthorn_domain::id::{EndpointId, EventId, TenantId};
 use posthorn_domain::limits;
-use posthorn_store::accept::FreshEvent;
-use posthorn_store::pending::Due;
 use posthorn_store::record::DeliveryKey;
 
-/// A delivery in memory.
-#[derive(Clone, Debug)]
-pub enum Item {
-    /// Straight from accept.
-    Fresh(Arc<FreshEvent>, EndpointId),
-    /// A row of `pending`; its payload is read when it is sent.
-    Pending(Due),
-}
-
-impl Item {
-    /// Which delivery.
-    #[must_use]
-    pub fn key(&self) -> DeliveryKey {
-        match self {
-            Self::Fresh(event, endpoint) => DeliveryKey {
-                tenant: event.tenant,
-                endpoint: *endpoint,
-                event: event.id,
-            },
-            Self::Pending(due) => due.key,
-        }
-    }
-
-    /// Bytes that it keeps in memory.
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Fresh(event, _) => event.payload.len() + 512,
-            Self::Pending(_) => 128,
-        }
-    }
-}
+use self::lane::Lane;
+use super::item::{Item, SLOTS_MAX, slots};
 
 /// Why a delivery was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,51 +29,24 @@ pub(super) enum Refusal {
     Full,
 }
 
-struct Queued {
-    item: Item,
-    since: Instant,
+/// What a held delivery takes.
+#[derive(Clone, Copy)]
+struct Held {
+    bytes: usize,
+    /// One for a row of `pending`.
+    rows: usize,
+    /// None unless it is in flight.
+    slots: usize,
 }
 
-/// One endpoint's queue. Pending rows and fresh events stand in queues of their own and take turns, so that a
-/// drain has half of the slots and neither starves the other.
-#[derive(Default)]
-struct Lane {
-    fresh: VecDeque<Queued>,
-    pending: VecDeque<Due>,
-    in_flight: usize,
-    /// The last turn went to `pending`.
-    pending_was_last: bool,
-    /// It stands in its tenant's ring.
-    ready: bool,
-}
-
-impl Lane {
-    fn is_ready(&self) -> bool {
-        self.in_flight < limits::IN_FLIGHT_PER_ENDPOINT
-            && !(self.fresh.is_empty() && self.pending.is_empty())
-    }
-
-    fn is_idle(&self) -> bool {
-        self.in_flight == 0 && self.fresh.is_empty() && self.pending.is_empty()
-    }
-
-    fn pop(&mut self) -> Option<Item> {
-        let pending_first = !self.pending_was_last || self.fresh.is_empty();
-        if pending_first && let Some(due) = self.pending.pop_front() {
-            self.pending_was_last = true;
-            return Some(Item::Pending(due));
-        }
-        self.pending_was_last = false;
-        self.fresh.pop_front().map(|queued| queued.item)
-    }
-}
-
-/// One tenant's endpoints.
+/// One tenant's endpoints, and what all its deliveries take.
 #[derive(Default)]
 struct TenantLanes {
     lanes: HashMap<EndpointId, Lane>,
     ring: VecDeque<EndpointId>,
     bytes: usize,
+    rows: usize,
+    slots: usize,
     /// It stands in the ring of tenants.
     ready: bool,
 }
@@ -108,12 +56,16 @@ struct TenantLanes {
 pub(super) struct Lanes {
     tenants: HashMap<TenantId, TenantLanes>,
     ring: VecDeque<TenantId>,
-    /// Queued or being sent, with what each weighs.
-    held: HashMap<DeliveryKey, usize>,
+    /// Queued, being sent or not yet recorded, with what each takes.
+    held: HashMap<DeliveryKey, Held>,
     bytes: usize,
+    rows: usize,
+    slots: usize,
     in_flight: usize,
-    /// Pending deliveries that are queued, in flight or not yet recorded, by endpoint.
-    pending: HashMap<EndpointId, usize>,
+    /// Caps of endpoints that are not the usual one.
+    caps: HashMap<EndpointId, usize>,
+    /// Endpoints whose parked rows in memory ran low while more are in the database.
+    low: Vec<(TenantId, EndpointId)>,
 }
 
 impl Lanes {
@@ -127,122 +79,207 @@ impl Lanes {
             return Err(Refusal::Held);
         }
         let weight = item.bytes();
-        let tenant = self.tenants.entry(key.tenant).or_default();
-        let lane = tenant.lanes.entry(key.endpoint).or_default();
-        let full = match item {
-            Item::Fresh(..) => {
-                lane.fresh.len() >= limits::FRESH_PER_ENDPOINT
-                    || self.bytes + weight > limits::DISPATCH_BYTES
-                    || tenant.bytes + weight > limits::DISPATCH_BYTES_PER_TENANT
-            }
-            Item::Pending(_) => {
-                self.pending.get(&key.endpoint).copied().unwrap_or(0)
-                    >= limits::DUE_ROWS_PER_ENDPOINT
-            }
-        };
-        if full {
+        let rows = usize::from(matches!(item, Item::Pending(_)));
+        if self.is_full_for(key, &item, weight) {
             return Err(Refusal::Full);
         }
-        match item {
-            Item::Fresh(..) => lane.fresh.push_back(Queued { item, since: now }),
-            Item::Pending(due) => {
-                *self.pending.entry(key.endpoint).or_default() += 1;
-                lane.pending.push_back(due);
-            }
-        }
-        self.held.insert(key, weight);
-        self.bytes += weight;
+        let cap = self.caps.get(&key.endpoint).copied();
+        let tenant = self.tenants.entry(key.tenant).or_default();
+        tenant
+            .lanes
+            .entry(key.endpoint)
+            .or_insert_with(|| Lane::new(cap.unwrap_or(limits::IN_FLIGHT_PER_ENDPOINT)))
+            .push(item, now);
         tenant.bytes += weight;
+        tenant.rows += rows;
+        self.bytes += weight;
+        self.rows += rows;
+        let held = Held {
+            bytes: weight,
+            rows,
+            slots: 0,
+        };
+        self.held.insert(key, held);
         self.make_ready(key.tenant, key.endpoint);
         Ok(())
     }
 
-    /// The next delivery by turn, now counted as in flight; `None` when no lane is ready or the node is at its cap.
+    /// A tenant may hold as much as is left free beside it, in bytes and in rows: one alone half, each of ten an eleventh.
+    fn is_full_for(&self, key: DeliveryKey, item: &Item, weight: usize) -> bool {
+        let tenant = self.tenants.get(&key.tenant);
+        let (bytes, rows) = tenant.map_or((0, 0), |tenant| (tenant.bytes, tenant.rows));
+        let full = match item {
+            Item::Fresh(..) => {
+                let free = limits::DISPATCH_BYTES.saturating_sub(self.bytes);
+                bytes + weight > free.min(limits::DISPATCH_BYTES_PER_TENANT)
+            }
+            Item::Pending(_) => rows >= limits::DISPATCH_ROWS.saturating_sub(self.rows),
+        };
+        full || tenant
+            .and_then(|tenant| tenant.lanes.get(&key.endpoint))
+            .is_some_and(|lane| lane.is_full_for(item))
+    }
+
+    /// The next delivery by turn, now counted as in flight; `None` when no lane is ready whose tenant is below its share,
+    /// or the node has no slots for whatever comes next.
     pub(super) fn pop(&mut self) -> Option<Item> {
-        if self.in_flight >= limits::IN_FLIGHT_PER_NODE {
-            return None;
-        }
-        loop {
+        for _ in 0..self.ring.len() {
+            let share = self.share()?;
             let tenant_id = self.ring.pop_front()?;
-            let (endpoint, item) = self.turn(tenant_id);
-            if let Some(endpoint) = endpoint {
-                self.make_ready(tenant_id, endpoint);
-            }
-            if item.is_some() {
-                return item;
+            if self.taken_by(tenant_id) >= share {
+                // Keeps its place among the others, for when slots are free again.
+                self.ring.push_back(tenant_id);
+            } else if let Some(item) = self.turn(tenant_id) {
+                return Some(item);
             }
         }
+        None
     }
 
-    /// One turn of a tenant: the endpoint whose turn it was, and its delivery if it still had one.
-    fn turn(&mut self, tenant_id: TenantId) -> (Option<EndpointId>, Option<Item>) {
-        let Some(tenant) = self.tenants.get_mut(&tenant_id) else {
-            return (None, None);
-        };
+    /// Below how many slots a tenant may start one more request: [`limits::SLOTS_SHARE`] times those that are free. `None`
+    /// when the largest payload would not fit any more. Never 0, so that a tenant with nothing in flight has its turn.
+    fn share(&self) -> Option<usize> {
+        let free = limits::IN_FLIGHT_PER_NODE.saturating_sub(self.slots);
+        let beyond = free.checked_sub(SLOTS_MAX)?;
+        Some(limits::SLOTS_SHARE * (beyond + 1))
+    }
+
+    fn taken_by(&self, tenant: TenantId) -> usize {
+        self.tenants.get(&tenant).map_or(0, |tenant| tenant.slots)
+    }
+
+    /// One turn of a tenant: a delivery of the endpoint whose turn it is.
+    fn turn(&mut self, tenant_id: TenantId) -> Option<Item> {
+        let tenant = self.tenants.get_mut(&tenant_id)?;
         tenant.ready = false;
-        let Some(endpoint) = tenant.ring.pop_front() else {
-            return (None, None);
-        };
-        let Some(lane) = tenant.lanes.get_mut(&endpoint) else {
-            return (Some(endpoint), None);
-        };
-        lane.ready = false;
-        // What was overdue may have been taken out since the lane became ready.
-        let item = lane.pop();
-        if item.is_some() {
-            lane.in_flight += 1;
+        while let Some(endpoint) = tenant.ring.pop_front() {
+            let Some(lane) = tenant.lanes.get_mut(&endpoint) else {
+                continue;
+            };
+            lane.ready = false;
+            // What was overdue may have been taken out, or the cap lowered, since the lane became ready.
+            let Some(item) = lane.start() else {
+                if lane.is_over() {
+                    tenant.lanes.remove(&endpoint);
+                }
+                continue;
+            };
+            if lane.runs_low() {
+                self.low.push((tenant_id, endpoint));
+            }
+            let slots = item.slots();
+            tenant.slots += slots;
+            self.slots += slots;
             self.in_flight += 1;
+            if let Some(held) = self.held.get_mut(&item.key()) {
+                held.slots = slots;
+            }
+            self.make_ready(tenant_id, endpoint);
+            return Some(item);
         }
-        (Some(endpoint), item)
+        if tenant.lanes.is_empty() {
+            self.tenants.remove(&tenant_id);
+        }
+        None
     }
 
-    /// The request of a delivery has ended: its slot is free. It stays held until it is recorded.
+    /// The payload of a delivery in flight is read and has so many bytes: it keeps the slots that it needs.
+    pub(super) fn weighed(&mut self, key: DeliveryKey, bytes: usize) {
+        let Some(held) = self.held.get_mut(&key) else {
+            return;
+        };
+        let given_back = held.slots.saturating_sub(slots(bytes));
+        held.slots -= given_back;
+        self.give_back(key.tenant, given_back);
+    }
+
+    /// The request of a delivery has ended: its slots are free. It stays held until it is recorded.
     pub(super) fn answered(&mut self, key: DeliveryKey) {
+        let Some(held) = self.held.get_mut(&key) else {
+            return;
+        };
+        let slots = std::mem::take(&mut held.slots);
+        if slots == 0 {
+            return;
+        }
         self.in_flight = self.in_flight.saturating_sub(1);
-        if let Some(lane) = self.lane(key) {
+        self.give_back(key.tenant, slots);
+        if let Some(lane) = self.lane(key.tenant, key.endpoint) {
             lane.in_flight = lane.in_flight.saturating_sub(1);
         }
         self.make_ready(key.tenant, key.endpoint);
     }
 
+    fn give_back(&mut self, tenant: TenantId, slots: usize) {
+        self.slots = self.slots.saturating_sub(slots);
+        if let Some(tenant) = self.tenants.get_mut(&tenant) {
+            tenant.slots = tenant.slots.saturating_sub(slots);
+        }
+    }
+
     /// What became of a delivery is on record: it may be taken again.
-    pub(super) fn recorded(&mut self, key: DeliveryKey, was_pending: bool) {
-        let Some(weight) = self.held.remove(&key) else {
+    pub(super) fn recorded(&mut self, key: DeliveryKey) {
+        self.answered(key);
+        let Some(held) = self.held.remove(&key) else {
             return;
         };
-        self.bytes = self.bytes.saturating_sub(weight);
-        if was_pending && let Some(count) = self.pending.get_mut(&key.endpoint) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                self.pending.remove(&key.endpoint);
-            }
-        }
+        self.bytes = self.bytes.saturating_sub(held.bytes);
+        self.rows = self.rows.saturating_sub(held.rows);
         let Some(tenant) = self.tenants.get_mut(&key.tenant) else {
             return;
         };
-        tenant.bytes = tenant.bytes.saturating_sub(weight);
-        if tenant
-            .lanes
-            .get(&key.endpoint)
-            .is_some_and(|lane| lane.is_idle() && !lane.ready)
-        {
-            tenant.lanes.remove(&key.endpoint);
+        tenant.bytes = tenant.bytes.saturating_sub(held.bytes);
+        tenant.rows = tenant.rows.saturating_sub(held.rows);
+        if let Some(lane) = tenant.lanes.get_mut(&key.endpoint) {
+            lane.recorded(key.event);
+            if lane.is_over() {
+                tenant.lanes.remove(&key.endpoint);
+            }
         }
         if tenant.lanes.is_empty() && !tenant.ready {
             self.tenants.remove(&key.tenant);
         }
     }
 
+    /// Sets how many requests to an endpoint may be under way; `None`: as many as usual. Those that are out stay out.
+    pub(super) fn set_cap(&mut self, tenant: TenantId, endpoint: EndpointId, cap: Option<usize>) {
+        match cap {
+            Some(cap) => self.caps.insert(endpoint, cap),
+            None => self.caps.remove(&endpoint),
+        };
+        if let Some(lane) = self.lane(tenant, endpoint) {
+            lane.cap = cap.unwrap_or(limits::IN_FLIGHT_PER_ENDPOINT);
+        }
+        self.make_ready(tenant, endpoint);
+    }
+
+    /// Whether more rows of an endpoint lie parked than are queued: when these run low, it is among [`Lanes::low`].
+    pub(super) fn set_more(&mut self, tenant: TenantId, endpoint: EndpointId, more: bool) {
+        let Some(lane) = self.lane(tenant, endpoint) else {
+            return;
+        };
+        lane.set_more(more);
+        if lane.runs_low() {
+            self.low.push((tenant, endpoint));
+        }
+    }
+
+    /// Takes the endpoints whose parked rows ran low since the last call. Each is told once.
+    pub(super) fn low(&mut self) -> Vec<(TenantId, EndpointId)> {
+        std::mem::take(&mut self.low)
+    }
+
+    /// Whether any ran low.
+    pub(super) fn any_low(&self) -> bool {
+        !self.low.is_empty()
+    }
+
     /// Takes out the fresh deliveries that have been queued since before `since`; they are no longer queued, but held.
     pub(super) fn overdue(&mut self, since: Instant) -> Vec<Item> {
-        let lanes = self
-            .tenants
-            .values_mut()
-            .flat_map(|tenant| tenant.lanes.values_mut());
         let mut overdue = Vec::new();
-        for lane in lanes {
-            while let Some(queued) = lane.fresh.pop_front_if(|queued| queued.since < since) {
-                overdue.push(queued.item);
+        for tenant in self.tenants.values_mut() {
+            for lane in tenant.lanes.values_mut() {
+                lane.overdue(since, &mut overdue);
             }
         }
         overdue
@@ -257,24 +294,28 @@ impl Lanes {
             tenant.ready = false;
             for lane in tenant.lanes.values_mut() {
                 lane.ready = false;
-                all.extend(lane.fresh.drain(..).map(|queued| queued.item));
-                all.extend(lane.pending.drain(..).map(Item::Pending));
+                lane.drain(&mut all);
             }
         }
         all
     }
 
-    /// How many more pending deliveries of an endpoint there is room for.
+    /// How many more parked rows of an endpoint there is room for in its lane.
     #[must_use]
-    pub(super) fn room(&self, endpoint: EndpointId) -> usize {
-        limits::DUE_ROWS_PER_ENDPOINT
-            .saturating_sub(self.pending.get(&endpoint).copied().unwrap_or(0))
+    pub(super) fn room(&self, tenant: TenantId, endpoint: EndpointId) -> usize {
+        self.tenants
+            .get(&tenant)
+            .and_then(|tenant| tenant.lanes.get(&endpoint))
+            .map_or(limits::PARKED_PER_ENDPOINT, Lane::room)
     }
 
-    /// The events of an endpoint whose deliveries are held. Walks all that is held: asked only when an endpoint is full.
+    /// The events of an endpoint whose due rows are held.
     pub(super) fn holding(&self, tenant: TenantId, endpoint: EndpointId) -> Vec<EventId> {
-        let of = |key: &&DeliveryKey| key.tenant == tenant && key.endpoint == endpoint;
-        self.held.keys().filter(of).map(|key| key.event).collect()
+        self.tenants
+            .get(&tenant)
+            .and_then(|tenant| tenant.lanes.get(&endpoint))
+            .map(Lane::holding)
+            .unwrap_or_default()
     }
 
     /// Requests under way.
@@ -289,11 +330,8 @@ impl Lanes {
         self.held.len()
     }
 
-    fn lane(&mut self, key: DeliveryKey) -> Option<&mut Lane> {
-        self.tenants
-            .get_mut(&key.tenant)?
-            .lanes
-            .get_mut(&key.endpoint)
+    fn lane(&mut self, tenant: TenantId, endpoint: EndpointId) -> Option<&mut Lane> {
+        self.tenants.get_mut(&tenant)?.lanes.get_mut(&endpoint)
     }
 
     /// Puts a lane into its tenant's ring, and the tenant into the ring of tenants, where they belong and are not yet.

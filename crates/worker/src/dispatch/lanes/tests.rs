@@ -1,8 +1,17 @@
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use chrono::DateTime;
+use posthorn_domain::event_type::EventType;
+use posthorn_domain::header::CustomHeaders;
 use posthorn_domain::id::{EndpointId, EventId, TenantId};
+use posthorn_store::accept::FreshEvent;
+use posthorn_store::pending::Due;
+use posthorn_store::stream::{OpenSet, Stream};
 use uuid::Uuid;
+
+mod properties;
 
 use super::*;
 
@@ -18,8 +27,50 @@ fn due(key: DeliveryKey) -> Item {
     Item::Pending(Due {
         key,
         n: 1,
-        due: DateTime::UNIX_EPOCH,
+        due: Some(DateTime::UNIX_EPOCH),
     })
+}
+
+fn parked(key: DeliveryKey) -> Item {
+    Item::Pending(Due {
+        key,
+        n: 1,
+        due: None,
+    })
+}
+
+fn fresh(key: DeliveryKey, bytes: usize) -> Item {
+    let event = FreshEvent {
+        tenant: key.tenant,
+        id: key.event,
+        event_type: EventType::parse("order.paid").unwrap(),
+        content_type: "application/json".to_owned(),
+        payload: Bytes::from_static(&PAYLOAD[..bytes]),
+        headers: CustomHeaders::default(),
+        endpoints: vec![key.endpoint],
+        stream: Arc::new(Stream::opened(1, OpenSet::default(), now())),
+    };
+    Item::Fresh(Arc::new(event), key.endpoint)
+}
+
+static PAYLOAD: [u8; limits::PAYLOAD_BYTES] = [b' '; limits::PAYLOAD_BYTES];
+
+/// Fills a tenant's endpoints with as many small fresh events as each may have in flight.
+fn flood(lanes: &mut Lanes, tenant: u128, endpoints: u128) {
+    for endpoint in 0..endpoints {
+        for event in 0..16 {
+            let key = key(
+                tenant,
+                tenant << 16 | endpoint,
+                tenant << 32 | endpoint << 8 | event,
+            );
+            lanes.push(fresh(key, 100), now()).unwrap();
+        }
+    }
+}
+
+fn pop_all(lanes: &mut Lanes) -> Vec<Item> {
+    std::iter::from_fn(|| lanes.pop()).collect()
 }
 
 fn now() -> Instant {
@@ -75,7 +126,7 @@ fn a_delivery_that_is_held_is_not_taken_again_until_it_is_recorded() {
     lanes.pop().unwrap();
     lanes.answered(one);
     assert_eq!(lanes.push(due(one), now()), Err(Refusal::Held));
-    lanes.recorded(one, true);
+    lanes.recorded(one);
     assert_eq!(lanes.push(due(one), now()), Ok(()));
 }
 
@@ -86,7 +137,6 @@ fn an_endpoint_holds_no_more_due_rows_than_a_scan_may_take() {
         .filter(|event| lanes.push(due(key(1, 1, *event)), now()).is_ok())
         .count();
     assert_eq!(taken, limits::DUE_ROWS_PER_ENDPOINT);
-    assert_eq!(lanes.room(key(1, 1, 0).endpoint), 0);
 }
 
 #[test]
@@ -111,7 +161,7 @@ fn nothing_stays_in_memory_once_everything_is_recorded() {
     }
     while let Some(item) = lanes.pop() {
         lanes.answered(item.key());
-        lanes.recorded(item.key(), true);
+        lanes.recorded(item.key());
     }
     assert_eq!(
         (
@@ -133,4 +183,157 @@ fn an_overdue_moment_before_everything_takes_out_nothing() {
             .overdue(now().checked_sub(Duration::from_secs(3)).unwrap())
             .is_empty()
     );
+}
+
+/// INV-13: what hangs of one tenant may have most of the node while nobody else has work.
+#[test]
+fn a_tenant_alone_gets_three_quarters_of_the_slots() {
+    let mut lanes = Lanes::default();
+    flood(&mut lanes, 1, 128);
+    let got = pop_all(&mut lanes).len();
+    assert!((1500..=1536).contains(&got), "{got}");
+}
+
+/// INV-13, D09.
+#[test]
+fn ten_tenants_that_flood_leave_slots_for_the_eleventh() {
+    let mut lanes = Lanes::default();
+    for tenant in 1..=10 {
+        flood(&mut lanes, tenant, 20);
+    }
+    pop_all(&mut lanes);
+    flood(&mut lanes, 11, 20);
+    let got = pop_all(&mut lanes).len();
+    assert!(got >= 40, "{got}");
+}
+
+/// INV-11: slots bound the payloads in flight.
+#[test]
+fn large_payloads_in_flight_take_the_slots_of_many_small_ones() {
+    let mut lanes = Lanes::default();
+    for event in 0..64 {
+        let large = fresh(key(event, event, event), limits::PAYLOAD_BYTES);
+        lanes.push(large, now()).unwrap();
+        let other = fresh(key(event, event, 1000 + event), limits::PAYLOAD_BYTES);
+        lanes.push(other, now()).unwrap();
+    }
+    assert_eq!(pop_all(&mut lanes).len(), limits::IN_FLIGHT_PER_NODE / 17);
+}
+
+/// INV-11: nobody knows the size of a payload that is not read yet.
+#[test]
+fn a_pending_row_takes_the_slots_of_the_largest_payload_until_its_own_is_read() {
+    let mut lanes = Lanes::default();
+    for endpoint in 0..40 {
+        for event in 0..50 {
+            let key = key(1, endpoint, endpoint * 100 + event);
+            lanes.push(due(key), now()).unwrap();
+        }
+    }
+    let unread = pop_all(&mut lanes);
+    for item in &unread {
+        lanes.weighed(item.key(), 200);
+    }
+    let more = pop_all(&mut lanes).len();
+    assert!(unread.len() <= 90 && more >= 80, "{} {more}", unread.len());
+}
+
+/// INV-13: ten tenants with nothing but large payloads leave room for the eleventh's.
+#[test]
+fn tenants_that_fill_the_memory_leave_room_for_another() {
+    let mut lanes = Lanes::default();
+    for event in 0..1000 {
+        let key = key(event % 10, event % 10, event);
+        let _ = lanes.push(fresh(key, limits::PAYLOAD_BYTES), now());
+    }
+    let eleventh = fresh(key(11, 11, 2000), limits::PAYLOAD_BYTES);
+    assert_eq!(lanes.push(eleventh, now()), Ok(()));
+}
+
+/// INV-13: a drain has at least half of what is started; fresh events have the rest.
+#[test]
+fn a_drain_and_fresh_events_take_turns() {
+    let mut lanes = Lanes::default();
+    for event in 0..100 {
+        lanes.push(fresh(key(1, 1, event), 100), now()).unwrap();
+        lanes.push(parked(key(1, 1, 1000 + event)), now()).unwrap();
+    }
+    let drained = pop_all(&mut lanes)
+        .iter()
+        .filter(|item| matches!(item, Item::Pending(_)))
+        .count();
+    assert_eq!(drained, limits::IN_FLIGHT_PER_ENDPOINT / 2);
+}
+
+#[test]
+fn a_retry_that_is_due_comes_before_a_drain() {
+    let mut lanes = Lanes::default();
+    for event in 0..100 {
+        lanes.push(parked(key(1, 1, event)), now()).unwrap();
+    }
+    lanes.push(due(key(1, 1, 1000)), now()).unwrap();
+    assert_eq!(lanes.pop().unwrap().key(), key(1, 1, 1000));
+}
+
+#[test]
+fn a_lane_whose_parked_rows_run_low_is_told_once_until_more_are_brought() {
+    let mut lanes = Lanes::default();
+    let one = key(1, 1, 0);
+    let rows = limits::PARKED_LOW + 10;
+    for event in 0..u128::try_from(rows).unwrap() {
+        lanes.push(parked(key(1, 1, event)), now()).unwrap();
+    }
+    lanes.set_more(one.tenant, one.endpoint, true);
+    assert!(!lanes.any_low());
+    let mut told = Vec::new();
+    for _ in 0..20 {
+        let item = lanes.pop().unwrap();
+        lanes.answered(item.key());
+        told.extend(lanes.low());
+    }
+    assert_eq!(told, [(one.tenant, one.endpoint)]);
+}
+
+#[test]
+fn a_lane_holds_no_more_parked_rows_than_a_drain_may_bring() {
+    let mut lanes = Lanes::default();
+    let taken = (0..2000)
+        .filter(|event| lanes.push(parked(key(1, 1, *event)), now()).is_ok())
+        .count();
+    assert_eq!(taken, limits::PARKED_PER_ENDPOINT);
+}
+
+#[test]
+fn a_cap_that_is_changed_holds_at_once() {
+    let mut lanes = Lanes::default();
+    let one = key(1, 1, 0);
+    for event in 0..50 {
+        lanes.push(due(key(1, 1, event)), now()).unwrap();
+    }
+    let mut counts = Vec::new();
+    for cap in [Some(0), Some(3), Some(20), None] {
+        lanes.set_cap(one.tenant, one.endpoint, cap);
+        counts.push(pop_all(&mut lanes).len());
+    }
+    assert_eq!(counts, [0, 3, 17, 0]);
+}
+
+#[test]
+fn a_cap_outlives_the_lane_that_it_was_set_for() {
+    let mut lanes = Lanes::default();
+    let one = key(1, 1, 0);
+    lanes.set_cap(one.tenant, one.endpoint, Some(1));
+    for event in 0..10 {
+        lanes.push(due(key(1, 1, event)), now()).unwrap();
+    }
+    assert_eq!(pop_all(&mut lanes).len(), 1);
+}
+
+#[test]
+fn what_is_refused_leaves_nothing_behind() {
+    let mut lanes = Lanes::default();
+    for tenant in 0..400 {
+        let _ = lanes.push(fresh(key(tenant, 1, tenant), limits::PAYLOAD_BYTES), now());
+    }
+    assert_eq!(lanes.tenants.len(), lanes.held());
 }

@@ -1,0 +1,147 @@
+//! One endpoint's queue.
+
+use std::collections::{HashSet, VecDeque};
+use std::time::Instant;
+
+use posthorn_domain::id::EventId;
+use posthorn_domain::limits;
+use posthorn_store::pending::Due;
+
+use crate::dispatch::item::Item;
+
+struct Queued {
+    item: Item,
+    since: Instant,
+}
+
+/// One endpoint's queue. Rows of `pending` and fresh events stand in queues of their own and take turns, so that a drain
+/// has at least half of what is started and neither starves the other. Among the rows those that are due come
+/// first: their time was promised, a parked one's was not.
+pub(super) struct Lane {
+    fresh: VecDeque<Queued>,
+    due: VecDeque<Due>,
+    parked: VecDeque<Due>,
+    /// Requests under way, and how many there may be. May change at any time; 0 stops the lane.
+    pub(super) in_flight: usize,
+    pub(super) cap: usize,
+    /// Deliveries that are queued, in flight or not yet recorded; the events of those that were due.
+    held: usize,
+    held_due: HashSet<EventId>,
+    /// The last turn went to a row of `pending`.
+    pending_was_last: bool,
+    /// More rows lie parked than were taken, and nobody was asked yet to bring them.
+    more: bool,
+    /// It stands in its tenant's ring.
+    pub(super) ready: bool,
+}
+
+impl Lane {
+    pub(super) fn new(cap: usize) -> Self {
+        Self {
+            fresh: VecDeque::new(),
+            due: VecDeque::new(),
+            parked: VecDeque::new(),
+            in_flight: 0,
+            cap,
+            held: 0,
+            held_due: HashSet::new(),
+            pending_was_last: false,
+            more: false,
+            ready: false,
+        }
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        let queued = self.fresh.len() + self.due.len() + self.parked.len();
+        self.in_flight < self.cap && queued > 0
+    }
+
+    /// Nothing hangs on it any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.held == 0 && !self.ready
+    }
+
+    pub(super) fn is_full_for(&self, item: &Item) -> bool {
+        match item {
+            Item::Fresh(..) => self.fresh.len() >= limits::FRESH_PER_ENDPOINT,
+            Item::Pending(row) if row.is_parked() => self.room() == 0,
+            Item::Pending(_) => self.held_due.len() >= limits::DUE_ROWS_PER_ENDPOINT,
+        }
+    }
+
+    pub(super) fn push(&mut self, item: Item, now: Instant) {
+        self.held += 1;
+        match item {
+            Item::Fresh(..) => self.fresh.push_back(Queued { item, since: now }),
+            Item::Pending(row) if row.is_parked() => self.parked.push_back(row),
+            Item::Pending(row) => {
+                self.held_due.insert(row.key.event);
+                self.due.push_back(row);
+            }
+        }
+    }
+
+    /// The next delivery by turn, counted as in flight.
+    pub(super) fn start(&mut self) -> Option<Item> {
+        if !self.is_ready() {
+            return None;
+        }
+        let item = self.next()?;
+        self.in_flight += 1;
+        Some(item)
+    }
+
+    fn next(&mut self) -> Option<Item> {
+        let pending_first = !self.pending_was_last || self.fresh.is_empty();
+        if pending_first && let Some(row) = self.due.pop_front().or_else(|| self.parked.pop_front())
+        {
+            self.pending_was_last = true;
+            return Some(Item::Pending(row));
+        }
+        self.pending_was_last = false;
+        self.fresh.pop_front().map(|queued| queued.item)
+    }
+
+    /// What became of one of its deliveries is on record.
+    pub(super) fn recorded(&mut self, event: EventId) {
+        self.held = self.held.saturating_sub(1);
+        self.held_due.remove(&event);
+    }
+
+    /// The events of its due rows that are held.
+    pub(super) fn holding(&self) -> Vec<EventId> {
+        self.held_due.iter().copied().collect()
+    }
+
+    /// How many more parked rows there is room for.
+    pub(super) fn room(&self) -> usize {
+        limits::PARKED_PER_ENDPOINT.saturating_sub(self.parked.len())
+    }
+
+    /// Whether more rows lie parked than were taken.
+    pub(super) fn set_more(&mut self, more: bool) {
+        self.more = more;
+    }
+
+    /// True once each time that the parked rows taken run low while more are there.
+    pub(super) fn runs_low(&mut self) -> bool {
+        let low = self.more && self.parked.len() <= limits::PARKED_LOW;
+        self.more &= !low;
+        low
+    }
+
+    /// Takes out the fresh deliveries that have been queued since before `since`.
+    pub(super) fn overdue(&mut self, since: Instant, into: &mut Vec<Item>) {
+        while let Some(queued) = self.fresh.pop_front_if(|queued| queued.since < since) {
+            into.push(queued.item);
+        }
+    }
+
+    /// Takes out everything that is queued.
+    pub(super) fn drain(&mut self, into: &mut Vec<Item>) {
+        into.extend(self.fresh.drain(..).map(|queued| queued.item));
+        into.extend(self.due.drain(..).map(Item::Pending));
+        into.extend(self.parked.drain(..).map(Item::Pending));
+        self.more = false;
+    }
+}
