@@ -37,21 +37,31 @@ impl Scene {
         reader.load(rows).await.unwrap()
     }
 
-    /// How many buffers of `pending` `work` touches; its connections are closed then, and their counts told.
+    /// How many buffers of `pending` `work` touches. A connection tells its counts when it ends, so that those of `work` are
+    /// closed and waited for.
     async fn buffers(&self, work: impl AsyncFnOnce(&Database)) -> i64 {
         let rows = &self.rows;
         rows.run("SELECT pg_stat_force_next_flush()").await;
         rows.run("SELECT pg_stat_clear_snapshot()").await;
         let before = rows.number(BUFFERS).await;
+        self.alone(work).await;
+        rows.run("SELECT pg_stat_clear_snapshot()").await;
+        let touched = rows.number(BUFFERS).await - before;
+        assert!(touched > 0, "nothing was counted");
+        touched
+    }
+
+    /// Does `work` over connections of its own, and waits until they have ended.
+    async fn alone(&self, work: impl AsyncFnOnce(&Database)) {
+        let others = self.rows.number(OTHERS).await;
         let database = self.database.pools(1, 1);
         work(&database).await;
         database.close().await;
         until("the connections to end", AMPLE, || async {
-            (rows.number(OTHERS).await <= 2).then_some(())
+            self.rows.run("SELECT pg_stat_clear_snapshot()").await;
+            (self.rows.number(OTHERS).await <= others).then_some(())
         })
         .await;
-        rows.run("SELECT pg_stat_clear_snapshot()").await;
-        rows.number(BUFFERS).await - before
     }
 }
 
@@ -81,7 +91,7 @@ async fn engine_load_tells_each_row_as_it_is_by_then() {
         "UPDATE pending SET ends_at = now() WHERE event_id = $1",
         "DELETE FROM events WHERE id = $1",
         "INSERT INTO attempts (tenant_id, endpoint_id, event_id, n, id, outcome, at, duration_ms, config_seq)
-         SELECT tenant_id, endpoint_id, event_id, 1, 1, 'success', now(), 1, 1 FROM pending WHERE event_id = $1",
+         SELECT tenant_id, endpoint_id, event_id, 1, 1::bigint << 32, 'success', now(), 1, 1 FROM pending WHERE event_id = $1",
     ]) {
         scene.rows.change(change, row.key.event).await;
     }
@@ -101,7 +111,7 @@ async fn engine_load_removes_what_is_void() {
         .rows
         .run(
             "INSERT INTO attempts (tenant_id, endpoint_id, event_id, n, id, outcome, at, duration_ms, config_seq)
-             SELECT tenant_id, endpoint_id, event_id, 1, 1, 'success', now(), 1, 1 FROM pending",
+             SELECT tenant_id, endpoint_id, event_id, 1, 1::bigint << 32, 'success', now(), 1, 1 FROM pending",
         )
         .await;
     scene.load(&rows).await;
@@ -217,10 +227,13 @@ async fn engine_load_a_sweep_and_a_drain_read_at_most_2000_buffers_whatever_is_p
 impl Scene {
     /// A place in the middle of what is parked of an endpoint.
     async fn middle(&self, of: ParkedEndpoint) -> pending::Parked {
-        let database = self.database.pools(1, 1);
-        let rows = pending::parked(&database, of, None, 5_000).await.unwrap();
-        database.close().await;
-        *rows.last().unwrap()
+        let mut middle = None;
+        self.alone(async |database| {
+            let rows = pending::parked(database, of, None, 5_000).await.unwrap();
+            middle = rows.last().copied();
+        })
+        .await;
+        middle.unwrap()
     }
 }
 
