@@ -176,15 +176,23 @@ impl Node {
             cache.clone(),
             Arc::clone(&keeper),
         ));
+        let shards = Shards::new(Arc::clone(&keeper));
         let mut tasks = JoinSet::new();
         tasks.spawn(batcher.run(CancellationToken::new()));
         let unsent = if runs == Runs::AcceptOnly {
             Some(fresh)
         } else {
-            dispatch(&mut tasks, &database, &cache, &clock, &dispatcher, fresh);
+            dispatch(
+                &mut tasks,
+                &database,
+                &cache,
+                &clock,
+                &dispatcher,
+                &shards,
+                fresh,
+            );
             None
         };
-        let shards = Shards::default();
         let keeping = Arc::new(Keeping::new(
             database.clone(),
             Arc::clone(&keeper),
@@ -270,6 +278,7 @@ fn dispatch(
     cache: &ConfigCache,
     clock: &Clock,
     dispatcher: &Arc<Dispatcher>,
+    shards: &Shards,
     fresh: mpsc::Receiver<FreshEvent>,
 ) {
     let writer = RecordWriter::new(database.clone());
@@ -284,6 +293,7 @@ fn dispatch(
         entropy: Entropy,
         dispatcher: Arc::clone(dispatcher),
         recorder: recorder.clone(),
+        shards: shards.clone(),
     }));
     tasks.spawn(loading.run(CancellationToken::new()));
     let running = Arc::clone(dispatcher);

@@ -118,6 +118,7 @@ impl Worker {
         let writer = RecordWriter::new(database.clone());
         let (recorder, recording) = Recorder::new(writer, Arc::clone(&dispatcher), clock.clone());
         let (loader, loading) = Loader::new(database.clone());
+        let shards = Shards::new(Arc::clone(&keeper));
         let sender = Arc::new(Sender::new(SenderParts {
             database: database.clone(),
             loader,
@@ -127,6 +128,7 @@ impl Worker {
             entropy,
             dispatcher: Arc::clone(&dispatcher),
             recorder: recorder.clone(),
+            shards: shards.clone(),
         }));
         let timers = Timers {
             database: database.clone(),
@@ -137,6 +139,7 @@ impl Worker {
             dispatcher: Arc::clone(&dispatcher),
             hint,
             key_uses,
+            shards,
         };
         let running = Arc::clone(&dispatcher);
         Self {
@@ -203,6 +206,7 @@ struct Timers {
     dispatcher: Arc<Dispatcher>,
     hint: DueHint,
     key_uses: KeyUses,
+    shards: Shards,
 }
 
 impl Timers {
@@ -216,8 +220,8 @@ impl Timers {
             dispatcher,
             hint,
             key_uses,
+            shards,
         } = self;
-        let shards = Shards::default();
         let keeping = Keeping::new(
             database.clone(),
             Arc::clone(&keeper),

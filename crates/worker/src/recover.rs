@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use posthorn_domain::id::EndpointId;
 use posthorn_store::clock::Clock;
 use posthorn_store::database::{Database, DatabaseError};
 use posthorn_store::due::DueHint;
@@ -17,20 +18,53 @@ use posthorn_store::recover;
 use posthorn_store::stream::StreamKeeper;
 
 /// The shards that this node owns. Cheap to clone.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone)]
 pub struct Shards {
-    owned: Arc<ArcSwap<Vec<i16>>>,
+    keeper: Arc<StreamKeeper>,
+    claimed: Arc<ArcSwap<Claimed>>,
+}
+
+/// What was claimed, and by which stream: a stream that another node closed owns nothing any more, whoever has opened the
+/// next one meanwhile.
+#[derive(Default)]
+struct Claimed {
+    stream: Option<i64>,
+    shards: Arc<Vec<i16>>,
 }
 
 impl Shards {
-    /// The shards as of the last renewal.
+    /// None yet.
     #[must_use]
-    pub fn owned(&self) -> Arc<Vec<i16>> {
-        self.owned.load_full()
+    pub fn new(keeper: Arc<StreamKeeper>) -> Self {
+        Self {
+            keeper,
+            claimed: Arc::default(),
+        }
     }
 
-    fn set(&self, shards: Vec<i16>) {
-        self.owned.store(Arc::new(shards));
+    /// The shards that the present stream owned at its last renewal.
+    #[must_use]
+    pub fn owned(&self) -> Arc<Vec<i16>> {
+        let claimed = self.claimed.load();
+        let present = self.keeper.present().map(|stream| stream.id());
+        if claimed.stream == present {
+            Arc::clone(&claimed.shards)
+        } else {
+            Arc::default()
+        }
+    }
+
+    /// Whether the pending rows of this endpoint are this node's to send.
+    #[must_use]
+    pub fn owns(&self, endpoint: EndpointId) -> bool {
+        self.owned().contains(&i16::from(endpoint.shard()))
+    }
+
+    fn set(&self, stream: i64, shards: Vec<i16>) {
+        self.claimed.store(Arc::new(Claimed {
+            stream: Some(stream),
+            shards: Arc::new(shards),
+        }));
     }
 }
 
@@ -139,8 +173,8 @@ impl Keeping {
         let Some(stream) = self.keeper.present() else {
             return Ok(());
         };
-        self.shards
-            .set(lease::claim_shards(&self.database, stream.id()).await?);
+        let shards = lease::claim_shards(&self.database, stream.id()).await?;
+        self.shards.set(stream.id(), shards);
         Ok(())
     }
 }

@@ -29,6 +29,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use self::request::Content;
 use crate::dispatch::{Dispatcher, Item};
 use crate::record::{Recorder, Unrecorded};
+use crate::recover::Shards;
 
 pub use self::load::{LoadLoop, Loader};
 
@@ -50,6 +51,8 @@ pub struct SenderParts {
     pub dispatcher: Arc<Dispatcher>,
     /// Told what came of it.
     pub recorder: Recorder,
+    /// Whose pending rows are sent here.
+    pub shards: Shards,
 }
 
 /// Sends deliveries.
@@ -62,6 +65,7 @@ pub struct Sender {
     entropy: Entropy,
     dispatcher: Arc<Dispatcher>,
     recorder: Recorder,
+    shards: Shards,
     /// Many deliveries of a paused endpoint come up at once; the shared connections are not all for them.
     aside: Semaphore,
 }
@@ -92,6 +96,7 @@ impl Sender {
             entropy,
             dispatcher,
             recorder,
+            shards,
         } = parts;
         Self {
             database,
@@ -102,6 +107,7 @@ impl Sender {
             entropy,
             dispatcher,
             recorder,
+            shards,
             aside: Semaphore::new(limits::SETTING_ASIDE),
         }
     }
@@ -189,6 +195,10 @@ impl Sender {
             Load::PayloadGone => return self.bury(due, Cause::PayloadGone).await,
             Load::Void | Load::Moved | Load::Later => return None,
         };
+        // It was queued while this node owned its shard: by now another may, and sends it.
+        if !self.shards.owns(due.key.endpoint) {
+            return None;
+        }
         self.dispatcher.weighed(due.key, loaded.payload.len());
         let headers = loaded
             .headers

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use posthorn_domain::delivery::Why;
 use posthorn_domain::id::{EventId, TenantId};
+use posthorn_store::pending::Due;
 use posthorn_store::read::event;
+use posthorn_store::record::DeliveryKey;
 use posthorn_store::scope::TenantScope;
 use posthorn_store::{lease, pending};
 use posthorn_tests::engine::{AMPLE, Node, Parts, Runs};
@@ -337,6 +339,57 @@ async fn engine_nodes_drain_a_parked_pile_to_its_end() {
         node.settled().await;
     }
     assert_eq!(scene.rows.number("SELECT count(*) FROM pending").await, 0);
+}
+
+/// A node with one retry on record, whose stream another node has closed and which has opened the next one.
+async fn reopened(scene: &Scene) -> (Node, DeliveryKey) {
+    scene.receiver.script(
+        "/hook",
+        Script::first(1, Reply::status(500)).then(Reply::status(200)),
+    );
+    let endpoint = scene.endpoint("/hook").await;
+    let node = scene.node(Runs::WithoutLease).await;
+    let event = node.accept(scene.tenant, "{}").await.id;
+    node.settled().await;
+    assert_eq!(scene.rows.travel_to_due().await, 1);
+    scene.rows.lapse().await;
+    let stream = node.keeper.present().unwrap().id();
+    assert!(lease::close_lapsed(&node.database, stream).await.unwrap());
+    assert!(!node.keeping.run_once().await.renewed);
+    assert_ne!(node.keeper.present().unwrap().id(), stream);
+    let key = DeliveryKey {
+        tenant: scene.tenant,
+        endpoint: endpoint.id,
+        event,
+    };
+    (node, key)
+}
+
+/// INV-6: a stream owns nothing before it has claimed; what the one before owned may be another's by now.
+#[tokio::test]
+async fn engine_nodes_look_for_nothing_due_between_a_new_stream_and_its_first_claim() {
+    let scene = Scene::begin().await;
+    let (node, _) = reopened(&scene).await;
+    assert_eq!(node.due.run_once().await, 0);
+    node.recovery.run_once().await;
+    assert!(node.keeping.run_once().await.renewed);
+    node.due.run_once().await;
+    scene.receiver.wait_for("/hook", 2, AMPLE).await;
+}
+
+/// INV-6: rows that were queued before the stream was closed.
+#[tokio::test]
+async fn engine_nodes_send_no_queued_row_of_a_shard_that_is_no_longer_theirs() {
+    let scene = Scene::begin().await;
+    let (node, key) = reopened(&scene).await;
+    let due = Due {
+        key,
+        n: 2,
+        due: Some(key.event.minted_at()),
+    };
+    node.dispatcher.offer(&[due]);
+    node.settled().await;
+    assert_eq!(scene.receiver.requests().len(), 1);
 }
 
 /// INV-6: nodes that start at the same moment do not both believe that a shard is theirs.
