@@ -190,6 +190,40 @@ PARTITION BY RANGE (id);
 ALTER TABLE ONLY public.events ALTER COLUMN payload SET STORAGE EXTERNAL;
 ALTER TABLE ONLY public.events FORCE ROW LEVEL SECURITY;
 ALTER TABLE public.events OWNER TO posthorn_owner;
+CREATE TABLE public.idempotency_keys (
+    tenant_id uuid NOT NULL,
+    route text NOT NULL COLLATE pg_catalog."C",
+    key text NOT NULL COLLATE pg_catalog."C",
+    event_id uuid NOT NULL,
+    body_hash bytea NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    CONSTRAINT idempotency_key_body_hash_is_sha256 CHECK ((octet_length(body_hash) = 32))
+)
+WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_vacuum_cost_delay='0');
+ALTER TABLE ONLY public.idempotency_keys FORCE ROW LEVEL SECURITY;
+ALTER TABLE public.idempotency_keys OWNER TO posthorn_owner;
+CREATE TABLE public.idempotent_answers (
+    tenant_id uuid NOT NULL,
+    route text NOT NULL COLLATE pg_catalog."C",
+    key text NOT NULL COLLATE pg_catalog."C",
+    claim bigint NOT NULL,
+    body_hash bytea NOT NULL,
+    running_until timestamp with time zone,
+    status smallint,
+    key_id text,
+    sealed bytea,
+    expires_at timestamp with time zone NOT NULL,
+    CONSTRAINT idempotent_answer_body_hash_is_sha256 CHECK ((octet_length(body_hash) = 32)),
+    CONSTRAINT idempotent_answer_is_whole_or_running CHECK ((num_nulls(status, key_id, sealed) =
+CASE
+    WHEN (running_until IS NULL) THEN 0
+    ELSE 3
+END))
+)
+WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_vacuum_cost_delay='0');
+ALTER TABLE ONLY public.idempotent_answers ALTER COLUMN sealed SET STORAGE EXTERNAL;
+ALTER TABLE ONLY public.idempotent_answers FORCE ROW LEVEL SECURITY;
+ALTER TABLE public.idempotent_answers OWNER TO posthorn_owner;
 CREATE TABLE public.kept_events (
     tenant_id uuid CONSTRAINT events_tenant_id_not_null NOT NULL,
     id uuid CONSTRAINT events_id_not_null NOT NULL,
@@ -296,6 +330,10 @@ ALTER TABLE ONLY public.endpoints
     ADD CONSTRAINT endpoints_pkey PRIMARY KEY (tenant_id, id);
 ALTER TABLE ONLY public.events
     ADD CONSTRAINT events_pkey PRIMARY KEY (tenant_id, id);
+ALTER TABLE ONLY public.idempotency_keys
+    ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant_id, route, key);
+ALTER TABLE ONLY public.idempotent_answers
+    ADD CONSTRAINT idempotent_answers_pkey PRIMARY KEY (tenant_id, route, key);
 ALTER TABLE ONLY public.kept_events
     ADD CONSTRAINT kept_events_pkey PRIMARY KEY (tenant_id, id);
 ALTER TABLE ONLY public.master_key_probe
@@ -320,6 +358,8 @@ CREATE INDEX dead_letters_died ON public.dead_letters USING btree (tenant_id, di
 CREATE UNIQUE INDEX endpoint_uid_is_unique ON public.endpoints USING btree (tenant_id, uid) WHERE ((uid IS NOT NULL) AND (deleted_at IS NULL));
 CREATE INDEX events_application ON ONLY public.events USING btree (tenant_id, application_id, id) WHERE (application_id IS NOT NULL);
 CREATE INDEX events_id_brin ON ONLY public.events USING brin (id) WITH (pages_per_range='16', autosummarize='on');
+CREATE INDEX idempotency_keys_expiry ON public.idempotency_keys USING btree (expires_at);
+CREATE INDEX idempotent_answers_expiry ON public.idempotent_answers USING btree (expires_at);
 CREATE INDEX pending_due ON public.pending USING btree (shard, due) WHERE (due IS NOT NULL);
 CREATE INDEX pending_parked ON public.pending USING btree (shard, tenant_id, endpoint_id, ends_at, event_id) WHERE (due IS NULL);
 ALTER TABLE public.api_keys ENABLE ROW LEVEL SECURITY;
@@ -330,6 +370,8 @@ ALTER TABLE public.endpoint_secrets ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.endpoint_versions ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.endpoints ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.events ENABLE ROW LEVEL SECURITY;
+ALTER TABLE public.idempotency_keys ENABLE ROW LEVEL SECURITY;
+ALTER TABLE public.idempotent_answers ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.kept_events ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.pending ENABLE ROW LEVEL SECURITY;
 CREATE POLICY system ON public.api_keys TO posthorn_system USING (true);
@@ -340,6 +382,8 @@ CREATE POLICY system ON public.endpoint_secrets TO posthorn_system USING (true);
 CREATE POLICY system ON public.endpoint_versions TO posthorn_system USING (true);
 CREATE POLICY system ON public.endpoints TO posthorn_system USING (true);
 CREATE POLICY system ON public.events TO posthorn_system USING (true);
+CREATE POLICY system ON public.idempotency_keys TO posthorn_system USING (true);
+CREATE POLICY system ON public.idempotent_answers TO posthorn_system USING (true);
 CREATE POLICY system ON public.kept_events TO posthorn_system USING (true);
 CREATE POLICY system ON public.pending TO posthorn_system USING (true);
 CREATE POLICY system ON public.tenants TO posthorn_system USING (true);
@@ -351,6 +395,8 @@ CREATE POLICY tenant ON public.endpoint_secrets TO posthorn_tenant USING ((tenan
 CREATE POLICY tenant ON public.endpoint_versions TO posthorn_tenant USING ((tenant_id = (NULLIF(current_setting('posthorn.tenant'::text, true), ''::text))::uuid));
 CREATE POLICY tenant ON public.endpoints TO posthorn_tenant USING ((tenant_id = (NULLIF(current_setting('posthorn.tenant'::text, true), ''::text))::uuid));
 CREATE POLICY tenant ON public.events TO posthorn_tenant USING ((tenant_id = (NULLIF(current_setting('posthorn.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY tenant ON public.idempotency_keys TO posthorn_tenant USING ((tenant_id = (NULLIF(current_setting('posthorn.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY tenant ON public.idempotent_answers TO posthorn_tenant USING ((tenant_id = (NULLIF(current_setting('posthorn.tenant'::text, true), ''::text))::uuid));
 CREATE POLICY tenant ON public.kept_events TO posthorn_tenant USING ((tenant_id = (NULLIF(current_setting('posthorn.tenant'::text, true), ''::text))::uuid));
 CREATE POLICY tenant ON public.pending TO posthorn_tenant USING ((tenant_id = (NULLIF(current_setting('posthorn.tenant'::text, true), ''::text))::uuid));
 CREATE POLICY tenant ON public.tenants TO posthorn_tenant USING ((id = (NULLIF(current_setting('posthorn.tenant'::text, true), ''::text))::uuid));
@@ -376,6 +422,10 @@ GRANT SELECT,INSERT,UPDATE ON TABLE public.endpoints TO posthorn_system;
 GRANT SELECT,INSERT,UPDATE ON TABLE public.endpoints TO posthorn_tenant;
 GRANT SELECT,INSERT ON TABLE public.events TO posthorn_system;
 GRANT SELECT ON TABLE public.events TO posthorn_tenant;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.idempotency_keys TO posthorn_system;
+GRANT SELECT ON TABLE public.idempotency_keys TO posthorn_tenant;
+GRANT SELECT,DELETE,UPDATE ON TABLE public.idempotent_answers TO posthorn_system;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.idempotent_answers TO posthorn_tenant;
 GRANT SELECT,INSERT ON TABLE public.kept_events TO posthorn_system;
 GRANT SELECT ON TABLE public.kept_events TO posthorn_tenant;
 GRANT SELECT,INSERT ON TABLE public.master_key_probe TO posthorn_system;

@@ -269,6 +269,7 @@ pub fn event(tenant: TenantId, payload: impl Into<Bytes>) -> NewEvent {
         occurred_at: None,
         metadata: Metadata::default(),
         headers: CustomHeaders::default(),
+        keys: None,
     }
 }
 

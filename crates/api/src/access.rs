@@ -70,6 +70,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             Problem::FieldDuplicate,
             Problem::EventTypeInvalid,
             Problem::PayloadTooDeep,
+            Problem::UidInvalid,
+            Problem::UidReused,
             Problem::HeaderInvalid,
             Problem::TooManyHeaders,
             Problem::MetadataInvalid,
@@ -237,13 +239,33 @@ impl Operation {
                 Problem::FieldUnknown,
                 Problem::FieldMissing,
                 Problem::FieldInvalid,
-                Problem::IdempotencyKeyUnsupported,
             ]);
+            if self.takes_key() {
+                all.extend([
+                    Problem::IdempotencyKeyInvalid,
+                    Problem::IdempotencyKeyReused,
+                    Problem::IdempotencyKeyInUse,
+                ]);
+            } else {
+                all.push(Problem::IdempotencyKeyUnsupported);
+            }
         }
         all.extend_from_slice(self.problems);
         all.sort_unstable();
         all.dedup();
         all
+    }
+
+    /// Whether it takes an `Idempotency-Key`.
+    #[must_use]
+    pub(crate) fn takes_key(&self) -> bool {
+        self.method == Method::POST
+    }
+
+    /// Whether its keys are taken with the events that it submits.
+    #[must_use]
+    pub(crate) fn submits_events(&self) -> bool {
+        self.id == "create_event"
     }
 
     fn takes_body(&self) -> bool {

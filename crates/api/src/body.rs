@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_path_to_error::{Path, Segment};
 
+use crate::idempotent::IDEMPOTENCY_KEY;
 use crate::problem::{Failure, Problem};
 use crate::state::ApiState;
 
@@ -49,7 +50,7 @@ impl FromRequest<ApiState> for NoBody {
     type Rejection = Failure;
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, Failure> {
-        refuse_headers(request.headers())?;
+        refuse_headers(request.method(), request.headers())?;
         let typed = request.headers().contains_key(CONTENT_TYPE);
         let (parts, body) = request.into_parts();
         let bytes = collect(
@@ -81,7 +82,7 @@ pub(crate) async fn read_json(
     limit: usize,
     too_large: Problem,
 ) -> Result<Bytes, Failure> {
-    refuse_headers(request.headers())?;
+    refuse_headers(request.method(), request.headers())?;
     if !is_json(request.headers(), request.method()) {
         return Err(Failure::content_type_unsupported(request.method()));
     }
@@ -190,11 +191,11 @@ pub(crate) fn escape(name: &str) -> String {
 }
 
 /// Refuses what a header asks for and we do not do, rather than ignore it.
-fn refuse_headers(headers: &HeaderMap) -> Result<(), Failure> {
-    if headers.contains_key("idempotency-key") {
+fn refuse_headers(method: &Method, headers: &HeaderMap) -> Result<(), Failure> {
+    if method != Method::POST && headers.contains_key(&IDEMPOTENCY_KEY) {
         return Err(Failure::with_detail(
             Problem::IdempotencyKeyUnsupported,
-            "leave the header Idempotency-Key out: this server would not keep it",
+            "leave the header Idempotency-Key out: only POST takes one",
         ));
     }
     let plain = headers
@@ -232,7 +233,11 @@ fn is_json(headers: &HeaderMap, method: &Method) -> bool {
     })
 }
 
-async fn collect(
+/// Reads a body whole, at most `limit` bytes of it.
+///
+/// # Errors
+/// `too_large` over the limit, 408 after [`BODY_WAIT`], 400 when it breaks off.
+pub(crate) async fn collect(
     headers: &HeaderMap,
     body: Body,
     state: &ApiState,

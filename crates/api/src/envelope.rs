@@ -11,10 +11,12 @@ use chrono::{DateTime, Utc};
 use posthorn_domain::event_type::EventType;
 use posthorn_domain::header::CustomHeaders;
 use posthorn_domain::id::TenantId;
+use posthorn_domain::idempotency::IdempotencyKey;
 use posthorn_domain::limits;
 use posthorn_domain::metadata::Metadata;
 use posthorn_domain::payload::{self, PayloadError};
-use posthorn_store::accept::NewEvent;
+use posthorn_domain::uid::Uid;
+use posthorn_store::accept::{EventKeys, NewEvent};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -27,6 +29,9 @@ use crate::wire::{Pairs, moment};
 
 /// The media type that a payload given as a JSON value is sent with.
 const PAYLOAD_TYPE: &str = "application/json";
+
+/// What an `Idempotency-Key` of a submission is for.
+pub(crate) const ROUTE: &str = "POST /v1/events";
 
 /// An event to be submitted.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -41,6 +46,11 @@ pub(crate) struct Envelope<'a> {
     #[serde(borrow)]
     #[schema(value_type = serde_json::Value)]
     payload: &'a RawValue,
+    /// Your own name for it: 1 to 128 of `A-Z a-z 0-9 . _ : -`. Within 24 hours a uid is taken once: the same body again
+    /// gets the first answer, another body is refused.
+    #[serde(default, borrow)]
+    #[schema(value_type = Option<String>, max_length = 128, example = "invoice-1017-paid")]
+    uid: Option<Cow<'a, str>>,
     /// When it happened. Shown, never sent in the default form.
     #[serde(default, borrow)]
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -55,11 +65,15 @@ pub(crate) struct Envelope<'a> {
     headers: Option<Pairs<String>>,
 }
 
-/// Reads a submitted event. The payload shares the body's memory.
+/// Reads a submitted event, whose `Idempotency-Key` is `key`. The payload shares the body's memory.
 ///
 /// # Errors
 /// 400 when the body is not JSON, 413 for a payload over 1 MiB, 422 for fields that are wrong, all at once.
-pub(crate) fn read(tenant: TenantId, body: &Bytes) -> Result<NewEvent, Failure> {
+pub(crate) fn read(
+    tenant: TenantId,
+    key: Option<IdempotencyKey>,
+    body: &Bytes,
+) -> Result<NewEvent, Failure> {
     let envelope: Envelope<'_> = parse(body)?;
     let payload = envelope.payload.get().as_bytes();
     if payload.len() > limits::PAYLOAD_BYTES {
@@ -72,6 +86,9 @@ pub(crate) fn read(tenant: TenantId, body: &Bytes) -> Result<NewEvent, Failure> 
         Problem::EventTypeInvalid,
         EventType::parse(&envelope.type_),
     );
+    let uid = envelope
+        .uid
+        .and_then(|uid| faults.keep("/uid", Problem::UidInvalid, Uid::parse(&uid)));
     let occurred_at = envelope
         .occurred_at
         .and_then(|text| take_time(&text, &mut faults));
@@ -92,6 +109,7 @@ pub(crate) fn read(tenant: TenantId, body: &Bytes) -> Result<NewEvent, Failure> 
             occurred_at,
             metadata,
             headers,
+            keys: EventKeys::of(ROUTE, key, uid, body),
         }),
         _ => Err(faults.into()),
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use posthorn_domain::header::HeaderError;
 use posthorn_store::accept::{AcceptError, Acceptor};
 use posthorn_store::configure::ConfigureError;
+use posthorn_store::idempotent::IdempotentError;
 use posthorn_store::read::DatabaseError;
 use posthorn_store::replay::ReplayError;
 
@@ -70,11 +71,23 @@ impl From<AcceptError> for Failure {
             }
             // The tenant went between authentication and accept: its keys are no longer valid.
             AcceptError::TenantGone => Self::unauthenticated(),
+            AcceptError::KeyReused => Self::new(Problem::IdempotencyKeyReused),
+            AcceptError::UidReused => Self::field("/uid", Problem::UidReused, error.to_string()),
+            AcceptError::KeyInUse => Self::not_now(Problem::IdempotencyKeyInUse, wait),
             AcceptError::Refused => Self::new(Problem::Internal),
         };
         Self {
             cause: Some(error.to_string()),
             ..failure
+        }
+    }
+}
+
+impl From<IdempotentError> for Failure {
+    fn from(error: IdempotentError) -> Self {
+        match error {
+            IdempotentError::Database(error) => error.into(),
+            IdempotentError::Seal(_) | IdempotentError::Headers(_) => Self::internal(chain(&error)),
         }
     }
 }

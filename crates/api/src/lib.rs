@@ -17,6 +17,7 @@ mod docs;
 mod envelope;
 mod failure;
 mod faults;
+mod idempotent;
 mod list;
 mod openapi;
 pub mod problem;
@@ -45,6 +46,7 @@ pub fn router(state: ApiState) -> Router {
         .layer(from_fn_with_state(state.clone(), answer::conclude))
         .layer(CatchPanicLayer::custom(answer::panicked));
     operations
+        .route_layer(from_fn_with_state(state.clone(), idempotent::once))
         .merge(docs::router())
         .fallback(|| async { Failure::new(Problem::RouteNotFound) })
         .layer(layers)

@@ -88,9 +88,44 @@ fn complete(document: &mut Value, operation: &Operation) {
         "x-access".to_owned(),
         json!({ "scope": operation.scope.as_str() }),
     );
+    if operation.takes_key() {
+        add_key(entry);
+    }
     if let Some(responses) = entry.get_mut("responses").and_then(Value::as_object_mut) {
         for (status, problems) in by_status(operation) {
             responses.insert(status.to_string(), refusal(status, &problems));
+        }
+    }
+}
+
+/// Adds the header that every POST takes, and the one that marks an answer given before.
+fn add_key(entry: &mut Map<String, Value>) {
+    let parameter = json!({
+        "name": "Idempotency-Key",
+        "in": "header",
+        "required": false,
+        "description": "Your key for this request, 1 to 255 printable ASCII characters, bare or in double quotes. Within 24 hours \
+                        the same key with the same body gets the first answer, with another body 422. Failures are not remembered.",
+        "schema": { "type": "string", "minLength": 1 },
+    });
+    let parameters = entry.entry("parameters").or_insert_with(|| json!([]));
+    if let Some(parameters) = parameters.as_array_mut() {
+        parameters.push(parameter);
+    }
+    let responses = entry.get_mut("responses").and_then(Value::as_object_mut);
+    let successes = responses
+        .into_iter()
+        .flatten()
+        .filter(|(status, _)| status.starts_with('2'));
+    for response in successes.filter_map(|(_, response)| response.as_object_mut()) {
+        let headers = response.entry("headers").or_insert_with(|| json!({}));
+        if let Some(headers) = headers.as_object_mut() {
+            let mark = json!({
+                "description": "`true`: the answer of an earlier request with the same key.",
+                "required": false,
+                "schema": { "type": "string" },
+            });
+            headers.insert("idempotency-replayed".to_owned(), mark);
         }
     }
 }
@@ -114,6 +149,14 @@ fn refusal(status: u16, problems: &[Problem]) -> Value {
         "x-request-id".to_owned(),
         header("Names the request; quote it when you report a fault."),
     );
+    if problems.contains(&Problem::IdempotencyKeyInUse) {
+        let described =
+            "Seconds to wait before the next call, where the code is idempotency_key_in_use.";
+        headers.insert(
+            "retry-after".to_owned(),
+            json!({ "description": described, "required": false, "schema": { "type": "string" } }),
+        );
+    }
     if status == 503 {
         headers.insert(
             "retry-after".to_owned(),

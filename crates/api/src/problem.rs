@@ -84,6 +84,9 @@ problems! {
     EndpointDeleted = CONFLICT, "endpoint_deleted", "The endpoint was deleted";
     /// The tenant has as many endpoints as it may have. Delete some that are no longer used.
     TooManyEndpoints = CONFLICT, "too_many_endpoints", "The tenant has too many endpoints";
+    /// The first request with this Idempotency-Key or uid is still under way. Send it again after the time in
+    /// Retry-After: by then there is an answer, or the key is free.
+    IdempotencyKeyInUse = CONFLICT, "idempotency_key_in_use", "A request with the idempotency key is under way";
     /// The payload was removed by retention, so it can be neither shown nor sent again.
     PayloadGone = GONE, "payload_gone", "The payload is gone";
     /// The body is larger than this operation takes. A payload may have 1 MiB.
@@ -112,8 +115,16 @@ problems! {
     ParameterInvalid = UNPROCESSABLE_ENTITY, "parameter_invalid", "A query parameter is invalid";
     /// The cursor is not one that this list gave for this filter and order. Begin again without it.
     CursorInvalid = UNPROCESSABLE_ENTITY, "cursor_invalid", "The cursor is invalid";
-    /// This server does not keep idempotency keys, and does not pretend to by ignoring the header.
-    IdempotencyKeyUnsupported = UNPROCESSABLE_ENTITY, "idempotency_key_unsupported", "Idempotency-Key is not supported";
+    /// Only POST takes an Idempotency-Key. Other methods may be repeated as they are: leave the header out.
+    IdempotencyKeyUnsupported = UNPROCESSABLE_ENTITY, "idempotency_key_unsupported", "Idempotency-Key is not taken here";
+    /// An Idempotency-Key has 1 to 255 printable ASCII characters, bare or as a string in double quotes, and stands once.
+    IdempotencyKeyInvalid = UNPROCESSABLE_ENTITY, "idempotency_key_invalid", "The idempotency key is invalid";
+    /// The Idempotency-Key was used within the last 24 hours, with another body. Nothing was done. A new request needs
+    /// a new key; the same request must be sent again byte for byte.
+    IdempotencyKeyReused = UNPROCESSABLE_ENTITY, "idempotency_key_reused", "The idempotency key was used with another body";
+    /// An event with this uid was submitted within the last 24 hours, with another body. Nothing was accepted. A new
+    /// event needs a new uid; the same event must be submitted again byte for byte.
+    UidReused = UNPROCESSABLE_ENTITY, "uid_reused", "The uid was used with another body";
     /// An event type has 1 to 8 parts of `A-Z a-z 0-9 _ -` joined by dots, and at most 128 characters.
     EventTypeInvalid = UNPROCESSABLE_ENTITY, "event_type_invalid", "The event type is invalid";
     /// A pattern is an event type in which `*` may stand for one part and, at the end, `**` for one or more.
@@ -205,6 +216,9 @@ pub struct Failure {
     /// Why, for our log alone. Never sent.
     pub cause: Option<String>,
 }
+
+/// When to come back for the answer of a request that is under way: few take longer.
+const KEY_PAUSE: Duration = Duration::from_secs(1);
 
 impl Failure {
     /// An occurrence about which there is no more to say than its title.
@@ -301,6 +315,12 @@ impl Failure {
             operation.scope.as_str()
         );
         Self::with_detail(Problem::ScopeMissing, detail)
+    }
+
+    /// Another request with the key is under way.
+    #[must_use]
+    pub(crate) fn key_in_use() -> Self {
+        Self::not_now(Problem::IdempotencyKeyInUse, KEY_PAUSE)
     }
 
     /// No work is taken now; try again after `wait`.

@@ -31,6 +31,16 @@ pub const METADATA_VALUE_CHARS: usize = 500;
 pub const EVENT_HEADERS: usize = 10;
 /// Characters of a sender's own name for a thing (`uid`).
 pub const UID_CHARS: usize = 128;
+/// Characters of an idempotency key.
+pub const IDEMPOTENCY_KEY_CHARS: usize = 255;
+/// How long a key and a `uid` stand for the request that they first came with.
+pub const IDEMPOTENCY_LIFE: Duration = Duration::from_hours(24);
+/// How long a request may hold a key before it counts as crashed and the key is free again.
+pub const IDEMPOTENCY_RUNNING: Duration = Duration::from_mins(1);
+/// Bytes of method and path that a key may be given to; no path that exists is longer.
+pub const IDEMPOTENCY_ROUTE_BYTES: usize = 512;
+/// Bytes of an answer that is kept for its key. Answers of configuration have a few kilobytes.
+pub const IDEMPOTENT_ANSWER_BYTES: usize = 1024 * 1024;
 
 // What a tenant configures.
 
@@ -144,6 +154,13 @@ pub const FLUSH_BYTES: usize = 1024 * 1024;
 pub const FLUSH_HANDOVERS: usize = 5000;
 /// How long a flush waits for company under load.
 pub const FLUSH_LINGER: Duration = Duration::from_millis(2);
+/// How long a flush waits for another flush that is taking one of its keys: some commits' time, for meanwhile all
+/// wait that are in the same flush.
+pub const KEY_WAIT: Duration = Duration::from_millis(100);
+/// The same in the flushes that find out which of a batch's keys it was.
+pub const KEY_WAIT_AGAIN: Duration = Duration::from_millis(10);
+/// How long the rows of such a batch are tried; after that the callers are told to come back.
+pub const KEY_CONTEST: Duration = Duration::from_secs(1);
 /// Events waiting to be flushed; over it callers get 503.
 pub const ACCEPT_QUEUE_ROWS: usize = 8192;
 /// Bytes waiting to be flushed; over it callers get 503.
@@ -297,6 +314,14 @@ pub const PARK_SWEEP_PER_SHARD: i64 = 32;
 pub const SHUTDOWN_REQUESTS_WAIT: Duration = Duration::from_secs(35);
 /// How long a stopping node waits for its last results to be recorded.
 pub const SHUTDOWN_RECORD_WAIT: Duration = Duration::from_secs(10);
+/// How often keys that have expired are deleted.
+pub const EXPIRE_EVERY: Duration = Duration::from_mins(1);
+/// How long a key that has expired is left alone: longer than a flush that saw it may still be under way.
+pub const EXPIRE_AFTER: Duration = Duration::from_mins(1);
+/// Keys that one statement deletes.
+pub const EXPIRE_ROWS: i64 = 2000;
+/// Statements of one step that deletes keys.
+pub const EXPIRE_BATCHES: usize = 1000;
 
 // A managed PostgreSQL.
 

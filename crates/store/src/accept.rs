@@ -2,11 +2,13 @@
 //!
 //! match in memory → mint the id → batch → one statement → answer. [`Acceptor`] is the caller's side,
 //! [`Batcher`] owns the connection and flushes. An answer is given only after PostgreSQL has said that
-//! the batch is committed; where that is not known the same ids are sent again until it is.
+//! the batch is committed; where that is not known the same ids are sent again until it is. An event that its
+//! tenant submitted before, under the same key, is answered as it was then and written no second time.
 
 mod batch;
 mod encode;
 mod flush;
+mod keys;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +25,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 pub use self::batch::Batcher;
 use self::flush::Row;
+pub use self::keys::EventKeys;
 use crate::configuration::ConfigCache;
 use crate::stream::{Stream, StreamKeeper};
 
@@ -45,6 +48,8 @@ pub struct NewEvent {
     pub metadata: Metadata,
     /// Sent with every attempt, below the endpoint's own.
     pub headers: CustomHeaders,
+    /// Under which names it may be submitted again.
+    pub keys: Option<EventKeys>,
 }
 
 /// An event that is durable.
@@ -56,6 +61,8 @@ pub struct Accepted {
     pub accepted_at: DateTime<Utc>,
     /// How many endpoints it is for.
     pub deliveries_count: usize,
+    /// Whether an earlier request submitted it, and this is that request's answer.
+    pub replayed: bool,
 }
 
 /// Why an event was not accepted.
@@ -73,6 +80,15 @@ pub enum AcceptError {
     /// The tenant is gone.
     #[error("the tenant no longer exists")]
     TenantGone,
+    /// The idempotency key stands for a request with another body.
+    #[error("the idempotency key was used with another body")]
+    KeyReused,
+    /// The uid stands for an event with another body.
+    #[error("the uid was used with another body")]
+    UidReused,
+    /// Another request with one of the keys is being written, and takes its time.
+    #[error("another request with the key is under way")]
+    KeyInUse,
     /// PostgreSQL refuses this event and no other: a fault of ours.
     #[error("the event could not be written")]
     Refused,
@@ -197,6 +213,7 @@ impl Acceptor {
             codec,
             stored,
             doubtful: false,
+            contested: None,
             reply,
             _room: room,
         });
@@ -210,9 +227,12 @@ impl Acceptor {
     #[must_use]
     pub fn retry_after(error: AcceptError) -> Option<Duration> {
         match error {
-            AcceptError::Busy => Some(Duration::from_secs(1)),
+            AcceptError::Busy | AcceptError::KeyInUse => Some(Duration::from_secs(1)),
             AcceptError::Unavailable | AcceptError::ShuttingDown => Some(Duration::from_secs(2)),
-            AcceptError::TenantGone | AcceptError::Refused => None,
+            AcceptError::TenantGone
+            | AcceptError::KeyReused
+            | AcceptError::UidReused
+            | AcceptError::Refused => None,
         }
     }
 

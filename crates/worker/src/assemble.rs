@@ -22,6 +22,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::dispatch::Dispatcher;
+use crate::expire::Expiry;
 use crate::park::{Parking, ParkingParts};
 use crate::record::Recorder;
 use crate::recover::{Keeping, Recovery, Shards};
@@ -272,7 +273,7 @@ fn housekeeping(
     database: Database,
     cache: ConfigCache,
     key_uses: KeyUses,
-) -> [Loop; 3] {
+) -> [Loop; 4] {
     [
         every(clock, (limits::CONFIG_POLL, STEP), None, cache, refresh),
         every(
@@ -281,6 +282,13 @@ fn housekeeping(
             None,
             (key_uses, database.clone()),
             write_key_uses,
+        ),
+        every(
+            clock,
+            (limits::EXPIRE_EVERY, LONG_STEP),
+            None,
+            Expiry::new(database.clone()),
+            expire,
         ),
         every(clock, (PARTITIONS, LONG_STEP), None, database, make_leaves),
     ]
@@ -359,6 +367,11 @@ async fn look_for_due(due: Arc<DueTimer>) {
 
 async fn sweep(parking: Arc<Parking>) {
     parking.run_once().await;
+}
+
+async fn expire(expiry: Arc<Expiry>) {
+    let deleted = expiry.run_once().await;
+    tracing::debug!(?deleted, "deleted keys that have expired");
 }
 
 async fn refill(parking: Arc<Parking>) {

@@ -1,4 +1,4 @@
-//! The engine: dispatch, send, record, retry, park, recover.
+//! The engine: dispatch, send, record, retry, park, recover, expire.
 //!
 //! An event comes in as a [`FreshEvent`] once it is durable, or as a due row of `pending`; it leaves as a fact that
 //! the recorder has committed. In between it stands in memory only, and memory may be lost at any moment:
@@ -10,6 +10,7 @@
 
 mod assemble;
 mod dispatch;
+mod expire;
 mod park;
 mod record;
 mod recover;
@@ -18,6 +19,7 @@ mod send;
 
 pub use self::assemble::{Worker, WorkerParts};
 pub use self::dispatch::{Dispatcher, Item};
+pub use self::expire::Expiry;
 pub use self::park::{Parking, ParkingParts};
 pub use self::record::{RecordLoop, Recorder, Unrecorded};
 pub use self::recover::{Keeping, Recovery, Shards, Tally};

@@ -6,6 +6,7 @@ mod bodies;
 mod dead_letters;
 mod endpoints;
 mod events;
+mod idempotent;
 mod key_uses;
 mod objects;
 mod refusals;

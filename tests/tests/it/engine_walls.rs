@@ -8,12 +8,14 @@ use sqlx::{AssertSqlSafe, Postgres, Transaction};
 use crate::engine_scene::Scene;
 
 /// Every table with a tenant's rows.
-const TABLES: [&str; 8] = [
+const TABLES: [&str; 10] = [
     "events",
     "attempts",
     "pending",
     "dead_letters",
     "kept_events",
+    "idempotency_keys",
+    "idempotent_answers",
     "endpoints",
     "endpoint_versions",
     "endpoint_secrets",
@@ -33,6 +35,20 @@ async fn two_tenants() -> (Scene, Node, TenantScope, TenantScope) {
         .run(
             "INSERT INTO dead_letters (tenant_id, endpoint_id, event_id, type, cause, deaths, died_at)
              SELECT tenant_id, endpoint_id, event_id, 'order.paid', 'exhausted', 1, now() FROM pending",
+        )
+        .await;
+    scene
+        .rows
+        .run(
+            "INSERT INTO idempotency_keys (tenant_id, route, key, event_id, body_hash, expires_at)
+             SELECT tenant_id, 'uid', 'u', id, sha256(payload), now() + interval '1 day' FROM events",
+        )
+        .await;
+    scene
+        .rows
+        .run(
+            "INSERT INTO idempotent_answers (tenant_id, route, key, claim, body_hash, running_until, expires_at)
+             SELECT tenant_id, route, key, 1, body_hash, now(), expires_at FROM idempotency_keys",
         )
         .await;
     let owner = TenantScope::new_authenticated(scene.tenant);

@@ -1,7 +1,7 @@
 use super::*;
 
 fn submit(body: impl Into<Bytes>) -> Result<NewEvent, Failure> {
-    read(TenantId::from_uuid(uuid::Uuid::nil()), &body.into())
+    read(TenantId::from_uuid(uuid::Uuid::nil()), None, &body.into())
 }
 
 fn with_payload(payload: &str) -> Result<NewEvent, Failure> {
@@ -101,8 +101,8 @@ fn a_payload_of_exactly_1_mib_passes_and_one_byte_more_does_not() {
 #[test]
 fn a_field_that_is_not_known_is_refused_and_named() {
     assert_eq!(
-        refused(r#"{"type":"a","payload":1,"uid":"x"}"#),
-        (Problem::FieldUnknown, "/uid".into())
+        refused(r#"{"type":"a","payload":1,"application":"x"}"#),
+        (Problem::FieldUnknown, "/application".into())
     );
     assert_eq!(
         refused(r#"{"urll":{"a":1}}"#),

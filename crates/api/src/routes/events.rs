@@ -66,7 +66,7 @@ impl Event {
             .unwrap_or_default();
         Self {
             id: event.id.to_string(),
-            uid: None,
+            uid: event.uid,
             type_: event.event_type,
             application_id: None,
             occurred_at: event.occurred_at.map(Time),

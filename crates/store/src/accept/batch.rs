@@ -3,6 +3,8 @@
 //! What arrives while a flush is under way is the next batch; nothing lingers when the server is idle.
 //! Every row that it took ends answered, or stays open in its stream: for recovery to find.
 
+mod keyed;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -153,6 +155,7 @@ impl Batcher {
                 Vec::new()
             }
             Err(FlushError::Data(_)) => rows.into_iter().map(|row| vec![row]).collect(),
+            Err(FlushError::Locked(error)) => self.contest(rows, &error).await,
             Err(FlushError::NotWritten(error)) => self.without_database(rows, &error).await,
             Err(FlushError::Unknown(error)) => {
                 tracing::warn!(%error, rows = rows.len(), "the outcome of a flush is unknown; it is sent again");
@@ -239,6 +242,7 @@ impl Batcher {
         }
         let left = self.settle_doubts(left, flushed.open, stream).await;
         if flushed.open {
+            let left = self.settle_keys(left).await;
             return self.match_again(left, flushed.seq).await;
         }
         if let Err(error) = self.keeper.reopen(Some(stream)).await {
@@ -322,6 +326,7 @@ impl Batcher {
             id,
             accepted_at: id.minted_at(),
             deliveries_count: deliveries,
+            replayed: false,
         }));
         if deliveries == 0 {
             return;
@@ -347,6 +352,7 @@ impl Batcher {
             id: row.id,
             accepted_at: row.id.minted_at(),
             deliveries_count,
+            replayed: false,
         };
         let _gone = row.reply.send(Ok(accepted));
     }
@@ -354,5 +360,5 @@ impl Batcher {
 
 /// What a row adds to a flush, in bytes.
 fn weight(row: &Row) -> usize {
-    row.stored.len() + 16 * row.endpoints.len() + 256
+    row.stored.len() + 16 * row.endpoints.len() + if row.new.keys.is_some() { 768 } else { 256 }
 }

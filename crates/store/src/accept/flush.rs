@@ -1,15 +1,17 @@
 //! One flush: the statement, and what its outcome means.
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 use bytes::Bytes;
 use posthorn_domain::id::{EndpointId, EventId};
+use posthorn_domain::limits;
 use sqlx::PgConnection;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use uuid::Uuid;
 
-use super::{AcceptError, Accepted, NewEvent};
+use super::{AcceptError, Accepted, EventKeys, NewEvent};
 use crate::lease::LANE;
 
 /// One event in the queue or in a batch.
@@ -23,6 +25,8 @@ pub(super) struct Row {
     pub(super) stored: Bytes,
     /// It was in a flush whose outcome is unknown: it may be in the log.
     pub(super) doubtful: bool,
+    /// Since when a flush in the way has kept one of its batch's keys.
+    pub(super) contested: Option<Instant>,
     pub(super) reply: oneshot::Sender<Result<Accepted, AcceptError>>,
     pub(super) _room: OwnedSemaphorePermit,
 }
@@ -42,6 +46,8 @@ pub(super) struct Flushed {
 pub(super) enum FlushError {
     /// Nothing was written, and the fault is in a row's data: each alone will tell which.
     Data(sqlx::Error),
+    /// Nothing was written: a lock was not to be had in time.
+    Locked(sqlx::Error),
     /// Nothing was written, through no fault of the rows.
     NotWritten(sqlx::Error),
     /// It may have been written.
@@ -70,6 +76,8 @@ impl FlushError {
             && !partition;
         if data {
             Self::Data(error)
+        } else if ["55P03", "40P01"].contains(&code) {
+            Self::Locked(error)
         } else {
             Self::NotWritten(error)
         }
@@ -127,6 +135,34 @@ fn unusual(content_type: &str) -> Option<&str> {
     (content_type != "application/json").then_some(content_type)
 }
 
+/// The arrays that a flush with keys has besides.
+#[derive(Default)]
+struct KeyColumns<'a> {
+    uids: Vec<Option<&'a str>>,
+    routes: Vec<Option<&'a str>>,
+    keys: Vec<Option<&'a str>>,
+    hashes: Vec<Option<&'a [u8]>>,
+}
+
+impl<'a> KeyColumns<'a> {
+    fn of(rows: &'a [Row]) -> Self {
+        let mut columns = Self::default();
+        for keys in rows.iter().map(|row| row.new.keys.as_ref()) {
+            columns
+                .uids
+                .push(keys.and_then(|keys| Some(keys.uid()?.as_str())));
+            columns.routes.push(keys.map(EventKeys::route));
+            columns
+                .keys
+                .push(keys.and_then(|keys| Some(keys.key()?.as_str())));
+            columns
+                .hashes
+                .push(keys.map(|keys| keys.body_hash().as_bytes().as_slice()));
+        }
+        columns
+    }
+}
+
 /// Pairs as JSON text; none are NULL.
 fn json(pairs: &impl serde::Serialize, none: bool) -> Option<String> {
     if none {
@@ -142,7 +178,8 @@ fn count(length: usize) -> i32 {
 }
 
 /// Writes a batch in autocommit, so that no lock of it can be held open by this client. The answer is read
-/// to `ReadyForQuery`: in the extended protocol rows arrive before the commit.
+/// to `ReadyForQuery`: in the extended protocol rows arrive before the commit. Keys have a statement of their own, so
+/// that a batch without any pays nothing for them.
 pub(super) async fn flush(
     connection: &mut PgConnection,
     stream: i64,
@@ -151,7 +188,7 @@ pub(super) async fn flush(
     let c = Columns::of(rows);
     let version = rows.iter().map(|row| row.matched).min().unwrap_or(0);
     macro_rules! run {
-        ($file:literal) => {
+        ($file:literal $(, $more:expr)*) => {
             sqlx::query_file_as!(
                 Flushed,
                 $file,
@@ -170,13 +207,25 @@ pub(super) async fn flush(
                 &c.headers as _,
                 &c.offsets,
                 &c.lengths,
-                &c.endpoints,
+                &c.endpoints
+                $(, $more)*
             )
             .fetch_all(&mut *connection)
             .await
         };
     }
-    let answer = if rows.iter().any(|row| row.doubtful) {
+    let answer = if rows.iter().any(|row| row.new.keys.is_some()) {
+        let k = KeyColumns::of(rows);
+        run!(
+            "src/accept/flush_with_keys.sql",
+            &k.uids as _,
+            &k.routes as _,
+            &k.keys as _,
+            &k.hashes as _,
+            key_wait(rows),
+            limits::IDEMPOTENCY_LIFE.as_secs_f64()
+        )
+    } else if rows.iter().any(|row| row.doubtful) {
         run!("src/accept/flush_again.sql")
     } else {
         run!("src/accept/flush.sql")
@@ -185,6 +234,16 @@ pub(super) async fn flush(
     answer
         .pop()
         .ok_or(FlushError::Unknown(sqlx::Error::RowNotFound))
+}
+
+/// How long this flush waits for another that is taking one of its keys, as PostgreSQL reads it.
+fn key_wait(rows: &[Row]) -> String {
+    let wait = if rows.iter().any(|row| row.contested.is_some()) {
+        limits::KEY_WAIT_AGAIN
+    } else {
+        limits::KEY_WAIT
+    };
+    format!("{}ms", wait.as_millis())
 }
 
 /// Those of the batch that are in the log, with the endpoints that were stored.

@@ -15,6 +15,8 @@ use crate::scope::TenantScope;
 pub struct Event {
     /// Its id, which also says when it was accepted.
     pub id: EventId,
+    /// The sender's own name for it.
+    pub uid: Option<String>,
     /// Its type.
     pub event_type: String,
     /// When it happened, if the sender said so.
@@ -49,6 +51,7 @@ pub struct EventPayload {
 
 struct EventRow {
     id: Uuid,
+    uid: Option<String>,
     event_type: String,
     occurred_at: Option<DateTime<Utc>>,
     size: i32,
@@ -61,6 +64,7 @@ impl From<EventRow> for Event {
     fn from(row: EventRow) -> Self {
         Self {
             id: EventId::from_uuid(row.id),
+            uid: row.uid,
             event_type: row.event_type,
             occurred_at: row.occurred_at,
             size: u32::try_from(row.size).unwrap_or(0),
@@ -92,7 +96,7 @@ pub async fn events(
         ($direction:tt) => {
             sqlx::query_as!(
                 EventRow,
-                "SELECT id, type AS event_type, occurred_at, size,
+                "SELECT id, uid, type AS event_type, occurred_at, size,
                         coalesce(content_type, 'application/json') AS \"content_type!\", metadata,
                         cardinality(endpoints) AS \"deliveries_count!\"
                  FROM events
@@ -140,12 +144,12 @@ pub async fn event(
     let mut tx = database.tenant_tx(&scope).await?;
     let row = sqlx::query_as!(
         EventRow,
-        r#"SELECT id AS "id!", type AS "event_type!", occurred_at, size AS "size!",
+        r#"SELECT id AS "id!", uid, type AS "event_type!", occurred_at, size AS "size!",
                   coalesce(content_type, 'application/json') AS "content_type!",
                   metadata, cardinality(endpoints) AS "deliveries_count!"
            FROM events WHERE tenant_id = $1 AND id = $2
            UNION ALL
-           SELECT id, type, occurred_at, size, coalesce(content_type, 'application/json'), metadata, cardinality(endpoints)
+           SELECT id, uid, type, occurred_at, size, coalesce(content_type, 'application/json'), metadata, cardinality(endpoints)
            FROM kept_events WHERE tenant_id = $1 AND id = $2
            LIMIT 1"#,
         scope.tenant().uuid(),

@@ -142,20 +142,21 @@ async fn what_is_not_one_json_value_is_malformed_everywhere() {
 }
 
 #[tokio::test]
-async fn an_idempotency_key_is_refused_rather_than_ignored() {
+async fn an_idempotency_key_is_refused_where_it_would_be_ignored() {
     let api = Api::start().await;
     let program = api.program().await;
+    let endpoint = program.endpoint(json!({ "uid": "one" })).await;
     let request = program
-        .request(Method::POST, EVENTS)
-        .header(CONTENT_TYPE, "application/json");
-    let request = request
-        .header("idempotency-KEY", "k1")
-        .body(Body::from(r#"{"type":"a","payload":1}"#))
+        .request(Method::PATCH, "/v1/endpoints/uid:one")
+        .header(CONTENT_TYPE, "application/json")
+        .header("idempotency-key", "k1")
+        .body(Body::from(r#"{"description":"changed"}"#))
         .unwrap();
     api.send(request)
         .await
         .refuses(422, "idempotency_key_unsupported");
-    assert_eq!(api.rows.number("SELECT count(*) FROM events").await, 0);
+    let kept = program.get("/v1/endpoints/uid:one").await.expect(200);
+    assert_eq!(kept["description"], endpoint["description"]);
 }
 
 const CHUNK: usize = 64 * 1024;

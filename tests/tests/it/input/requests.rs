@@ -1,6 +1,6 @@
 //! Paths, methods, fields and parameters that are not there.
 
-use posthorn_tests::program::{Client, submission};
+use posthorn_tests::program::Client;
 use reqwest::Method;
 use serde_json::json;
 
@@ -25,7 +25,7 @@ async fn an_unknown_field_or_parameter_is_named() {
         let problem = assert_problem(&answer, 422, "field_unknown");
         assert_eq!(pointers(&problem), [format!("/{field}")]);
     }
-    for field in ["uid", "application", "idempotency_key", "data"] {
+    for field in ["application", "idempotency_key", "data"] {
         let event = json!({"type": "a.b", "payload": 1, field: "x"});
         let answer = stage.api.post("/v1/events", event.to_string()).await;
         let problem = assert_problem(&answer, 422, "field_unknown");
@@ -58,18 +58,6 @@ async fn unknown_paths_and_methods_are_refused_in_the_same_form() {
     assert_eq!((head.status, head.body.len()), (200, 0));
     let options = Client::sent(stage.api.request(Method::OPTIONS, "/v1/events")).await;
     assert_eq!((options.status, options.body.len()), (204, 0));
-    let keyed = stage
-        .api
-        .request(Method::POST, "/v1/events")
-        .header("idempotency-KEY", "k");
-    let keyed = keyed
-        .header("content-type", "application/json")
-        .body(submission("a.b", b"1"));
-    assert_problem(
-        &Client::sent(keyed).await,
-        422,
-        "idempotency_key_unsupported",
-    );
 }
 
 /// E13: a limit is a number in its range, or refused.

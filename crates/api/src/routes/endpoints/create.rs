@@ -141,7 +141,7 @@ impl CreateEndpoint {
             .secret
             .and_then(|text| fields::secret(&text, &schemes, &mut faults));
         let patterns = self.event_types.unwrap_or_else(super::update::everything);
-        let uid = self.uid.and_then(|uid| fields::uid(uid, &mut faults));
+        let uid = self.uid.and_then(|uid| fields::uid(&uid, &mut faults));
         let words = self
             .description
             .and_then(|text| fields::words("/description", text, &mut faults));

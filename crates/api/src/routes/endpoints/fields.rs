@@ -6,10 +6,10 @@ use posthorn_domain::address::EgressPolicy;
 use posthorn_domain::endpoint::{SigningScheme, may_be_fatal};
 use posthorn_domain::event_type::EventTypePattern;
 use posthorn_domain::header::CustomHeaders;
-use posthorn_domain::id::Prefix;
 use posthorn_domain::limits;
 use posthorn_domain::metadata::Metadata;
 use posthorn_domain::secret::SigningSecret;
+use posthorn_domain::uid::Uid;
 use posthorn_domain::url::{EndpointUrl, Host, UrlError};
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -70,15 +70,9 @@ pub(super) fn url(text: &str, egress: &EgressPolicy, faults: &mut Faults) -> Opt
 }
 
 /// The tenant's own name for something.
-pub(super) fn uid(text: String, faults: &mut Faults) -> Option<String> {
-    let known = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
-    let formed = (1..=limits::UID_CHARS).contains(&text.len()) && text.bytes().all(known);
-    if formed && !Prefix::begins(&text) {
-        return Some(text);
-    }
-    let detail = "a uid has 1 to 128 of A-Z a-z 0-9 . _ : - and does not begin like an id of ours";
-    faults.add("/uid", Problem::UidInvalid, detail);
-    None
+pub(super) fn uid(text: &str, faults: &mut Faults) -> Option<String> {
+    let uid = faults.keep("/uid", Problem::UidInvalid, Uid::parse(text))?;
+    Some(uid.into())
 }
 
 /// A person's words.

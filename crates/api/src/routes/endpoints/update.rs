@@ -158,7 +158,7 @@ impl UpdateEndpoint {
     fn checked(self, egress: &EgressPolicy) -> Result<EndpointPatch, Failure> {
         let mut faults = Faults::default();
         let patch = EndpointPatch {
-            uid: patch(self.uid, |uid| fields::uid(uid, &mut faults)),
+            uid: patch(self.uid, |uid| fields::uid(&uid, &mut faults)),
             url: self
                 .url
                 .and_then(|text| fields::url(&text, egress, &mut faults)),

@@ -2,14 +2,18 @@
 
 use axum::Json;
 use axum::extract::{Request, State};
-use http::StatusCode;
+use http::{HeaderName, HeaderValue, StatusCode};
+use posthorn_domain::idempotency::{BodyHash, IdempotencyKey};
 use posthorn_domain::limits;
+use posthorn_store::accept::EventKeys;
+use posthorn_store::idempotent::{KeyedRequest, event_key_is_reused};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::authenticate::Caller;
 use crate::body::read_json;
 use crate::envelope::{self, Envelope};
+use crate::idempotent::{key_of, replayed};
 use crate::problem::{Failure, Problem};
 use crate::query::NoQuery;
 use crate::state::ApiState;
@@ -39,20 +43,25 @@ pub(in crate::routes) struct EventAccepted {
 ///
 /// Answered when the event is durable, with the list of endpoints that it is for. From then on each of its
 /// deliveries ends on record: delivered, dead, discarded or cancelled.
+///
+/// Give it a `uid` or an `Idempotency-Key` and you may send it again whenever you do not know what became of it: within
+/// 24 hours the same body gets the first answer, and the event is delivered once.
 #[utoipa::path(
     post,
     path = "/v1/events",
     operation_id = "create_event",
     tag = "events",
     request_body(content = Envelope<'_>, content_type = "application/json"),
-    responses((status = 202, description = "The event is accepted.", body = EventAccepted))
+    responses((status = 202, description = "The event is accepted, now or by an earlier request with the same key.",
+        body = EventAccepted))
 )]
 pub(super) async fn create_event(
     State(state): State<ApiState>,
     caller: Caller,
     _: NoQuery,
     request: Request,
-) -> Result<(StatusCode, Json<EventAccepted>), Failure> {
+) -> Result<Answer, Failure> {
+    let key = key_of(request.headers())?;
     let body = read_json(
         request,
         &state,
@@ -60,16 +69,49 @@ pub(super) async fn create_event(
         Problem::PayloadTooLarge,
     )
     .await?;
-    let event = envelope::read(caller.tenant().tenant(), &body)?;
+    let event = match envelope::read(caller.tenant().tenant(), key.clone(), &body) {
+        Ok(event) => event,
+        Err(failure) => return Err(key_first(&state, &caller, key, &body, failure).await),
+    };
     let type_ = event.event_type.as_str().to_owned();
+    let uid = event.keys.as_ref().and_then(EventKeys::uid).cloned();
     let accepted = state.acceptor().accept(event).await?;
     let answer = EventAccepted {
         id: accepted.id.to_string(),
-        uid: None,
+        uid: uid.map(String::from),
         type_,
         accepted_at: Time(accepted.accepted_at),
         matched: accepted.deliveries_count > 0,
         deliveries_count: accepted.deliveries_count,
     };
-    Ok((StatusCode::ACCEPTED, Json(answer)))
+    let replayed = accepted.replayed.then(replayed);
+    Ok((StatusCode::ACCEPTED, replayed, Json(answer)))
+}
+
+type Answer = (
+    StatusCode,
+    Option<[(HeaderName, HeaderValue); 1]>,
+    Json<EventAccepted>,
+);
+
+/// What is said of a submission that is refused for its content: that its key stands for another one comes first.
+async fn key_first(
+    state: &ApiState,
+    caller: &Caller,
+    key: Option<IdempotencyKey>,
+    body: &[u8],
+    failure: Failure,
+) -> Failure {
+    let Some(key) = key else { return failure };
+    let request = KeyedRequest {
+        scope: caller.tenant(),
+        route: envelope::ROUTE.to_owned(),
+        key,
+        body_hash: BodyHash::of(body),
+    };
+    match event_key_is_reused(state.database(), &request).await {
+        Ok(true) => Failure::new(Problem::IdempotencyKeyReused),
+        // A database that does not answer makes the fault no other one.
+        Ok(false) | Err(_) => failure,
+    }
 }

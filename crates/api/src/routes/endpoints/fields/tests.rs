@@ -57,10 +57,10 @@ fn a_uid_does_not_look_like_an_id_of_ours() {
         &"x".repeat(129),
     ] {
         let mut faults = Faults::default();
-        assert!(uid(text.to_owned(), &mut faults).is_none(), "{text:?}");
+        assert!(uid(text, &mut faults).is_none(), "{text:?}");
         assert_eq!(problem(faults), Problem::UidInvalid);
     }
-    assert!(uid("shop-1:orders.v2_x".to_owned(), &mut Faults::default()).is_some());
+    assert!(uid("shop-1:orders.v2_x", &mut Faults::default()).is_some());
 }
 
 #[test]

@@ -1,0 +1,294 @@
+//! Keys of requests other than submitting an event: the first answer is kept, and given again.
+//!
+//! [`claim`] before the request runs, then [`Claim::keep`] with its answer, or [`Claim::release`] where it failed: failures
+//! are not remembered. Two requests with one key never run at once, unless the first takes longer than
+//! [`limits::IDEMPOTENCY_RUNNING`], after which it counts as crashed. The claim is a transaction of its own, so a crash
+//! between a change and the keeping of its answer lets the change be made again by whoever asks again later.
+//!
+//! An answer may hold a secret that is shown once, so it is sealed, bound to tenant, route and key (INV-10). Keys of events
+//! are taken by the flush that writes the event: [`crate::accept`]. [`expire`] deletes both kinds when their time is over.
+
+mod expire;
+
+use bytes::Bytes;
+pub use expire::{Expired, expire};
+use posthorn_domain::idempotency::{BodyHash, IdempotencyKey};
+use posthorn_domain::limits;
+use posthorn_domain::seal::SealError;
+use secrecy::ExposeSecret as _;
+use sqlx::{Postgres, Transaction};
+
+use crate::configure::Sealer;
+use crate::database::Database;
+use crate::read::DatabaseError;
+use crate::scope::TenantScope;
+
+/// Why a key could be neither claimed nor settled.
+#[derive(Debug, thiserror::Error)]
+pub enum IdempotentError {
+    /// The database.
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+    /// An answer could not be sealed, or a sealed one not be opened.
+    #[error("the master keys do not serve: {0}")]
+    Seal(#[from] SealError),
+    /// Headers could not be written or read.
+    #[error("an answer's headers cannot be written or read")]
+    Headers(#[from] serde_json::Error),
+}
+
+impl From<sqlx::Error> for IdempotentError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Database(error.into())
+    }
+}
+
+/// A request with a key.
+#[derive(Clone, Debug)]
+pub struct KeyedRequest {
+    /// Whose.
+    pub scope: TenantScope,
+    /// Method and path, with the ids in it.
+    pub route: String,
+    /// The key.
+    pub key: IdempotencyKey,
+    /// SHA-256 of its body.
+    pub body_hash: BodyHash,
+}
+
+impl KeyedRequest {
+    /// What a sealed answer is bound to.
+    fn associated_data(&self) -> Vec<u8> {
+        let mut bound = self.scope.tenant().uuid().as_bytes().to_vec();
+        bound.extend_from_slice(self.route.as_bytes());
+        // No route has a NUL, so no two pairs of route and key read the same.
+        bound.push(0);
+        bound.extend_from_slice(self.key.as_str().as_bytes());
+        bound
+    }
+}
+
+/// An answer as it was given. It may hold a secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// Its status.
+    pub status: u16,
+    /// Those of its headers that belong to it, by name.
+    pub headers: Vec<(String, String)>,
+    /// Its body, byte for byte.
+    pub body: Bytes,
+}
+
+/// How a key stands.
+pub enum Claimed {
+    /// Nobody had it: run the request, then settle the claim.
+    Mine(Claim),
+    /// Another request with it is under way.
+    Running,
+    /// It stands for a request with another body.
+    Reused,
+    /// The request was answered.
+    Answered(Answer),
+}
+
+/// The right to run a request, until it is settled or its time is over.
+pub struct Claim {
+    request: KeyedRequest,
+    number: i64,
+}
+
+/// Takes the key of a request, or says who has it.
+///
+/// # Errors
+/// When the database does not answer, or a kept answer cannot be opened.
+pub async fn claim(
+    database: &Database,
+    request: KeyedRequest,
+    sealer: &Sealer<'_>,
+) -> Result<Claimed, IdempotentError> {
+    let number = i64::from_be_bytes(sealer.entropy.bytes());
+    // A row may go between the two statements: by the end of its request, or of its time.
+    for _ in 0..3 {
+        let mut tx = database.tenant_tx(&request.scope).await?;
+        if take(&mut tx, &request, number).await? {
+            tx.commit().await?;
+            return Ok(Claimed::Mine(Claim { request, number }));
+        }
+        let held = held(&mut tx, &request).await?;
+        tx.commit().await?;
+        if let Some(held) = held {
+            return held.told(&request, sealer);
+        }
+    }
+    Ok(Claimed::Running)
+}
+
+/// Whether the key of an event stands for a submission with another body: asked where a submission is refused for its
+/// content, so that the refusal names the key first.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn event_key_is_reused(
+    database: &Database,
+    request: &KeyedRequest,
+) -> Result<bool, DatabaseError> {
+    let mut tx = database.tenant_tx(&request.scope).await?;
+    let reused = sqlx::query_scalar!(
+        r#"SELECT EXISTS (
+               SELECT 1 FROM idempotency_keys AS k
+               WHERE k.tenant_id = $1 AND k.route = $2 AND k.key = $3 AND k.body_hash <> $4 AND k.expires_at > now()
+                 AND (EXISTS (SELECT 1 FROM events AS e WHERE e.tenant_id = k.tenant_id AND e.id = k.event_id)
+                      OR EXISTS (SELECT 1 FROM kept_events AS e WHERE e.tenant_id = k.tenant_id AND e.id = k.event_id))
+           ) AS "reused!""#,
+        request.scope.tenant().uuid(),
+        request.route,
+        request.key.as_str(),
+        request.body_hash.as_bytes().as_slice(),
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(reused)
+}
+
+/// Takes a key that nobody has, or nobody any more.
+async fn take(
+    tx: &mut Transaction<'static, Postgres>,
+    request: &KeyedRequest,
+    number: i64,
+) -> Result<bool, sqlx::Error> {
+    let hit = sqlx::query!(
+        "INSERT INTO idempotent_answers AS a (tenant_id, route, key, claim, body_hash, running_until, expires_at)
+         VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $6), now() + make_interval(secs => $7))
+         ON CONFLICT (tenant_id, route, key) DO UPDATE
+         SET claim = excluded.claim, body_hash = excluded.body_hash, running_until = excluded.running_until,
+             status = NULL, key_id = NULL, sealed = NULL, expires_at = excluded.expires_at
+         WHERE a.running_until <= now() OR a.expires_at <= now()",
+        request.scope.tenant().uuid(),
+        request.route,
+        request.key.as_str(),
+        number,
+        request.body_hash.as_bytes().as_slice(),
+        limits::IDEMPOTENCY_RUNNING.as_secs_f64(),
+        limits::IDEMPOTENCY_LIFE.as_secs_f64(),
+    )
+    .execute(&mut **tx)
+    .await?;
+    Ok(hit.rows_affected() == 1)
+}
+
+/// A key that somebody else has.
+struct Held {
+    body_hash: Vec<u8>,
+    status: Option<i16>,
+    key_id: Option<String>,
+    sealed: Option<Vec<u8>>,
+}
+
+async fn held(
+    tx: &mut Transaction<'static, Postgres>,
+    request: &KeyedRequest,
+) -> Result<Option<Held>, sqlx::Error> {
+    sqlx::query_as!(
+        Held,
+        "SELECT body_hash, status, key_id, sealed FROM idempotent_answers
+         WHERE tenant_id = $1 AND route = $2 AND key = $3",
+        request.scope.tenant().uuid(),
+        request.route,
+        request.key.as_str(),
+    )
+    .fetch_optional(&mut **tx)
+    .await
+}
+
+impl Held {
+    fn told(self, request: &KeyedRequest, sealer: &Sealer<'_>) -> Result<Claimed, IdempotentError> {
+        if self.body_hash != request.body_hash.as_bytes() {
+            return Ok(Claimed::Reused);
+        }
+        let (Some(status), Some(key_id), Some(sealed)) = (self.status, self.key_id, self.sealed)
+        else {
+            return Ok(Claimed::Running);
+        };
+        let plain = sealer
+            .ring
+            .open(&key_id, &sealed, &request.associated_data())?;
+        let plain = plain.expose_secret();
+        let end = plain
+            .iter()
+            .position(|byte| *byte == END_OF_HEADERS)
+            .unwrap_or(plain.len());
+        let (headers, body) = plain.split_at(end);
+        Ok(Claimed::Answered(Answer {
+            status: u16::try_from(status).unwrap_or_default(),
+            headers: serde_json::from_slice(headers)?,
+            body: Bytes::copy_from_slice(body.get(1..).unwrap_or_default()),
+        }))
+    }
+}
+
+/// What stands between the headers, a JSON text in one line, and the body.
+const END_OF_HEADERS: u8 = b'\n';
+
+impl Claim {
+    /// Keeps the answer of the request for whoever sends it again. Where the claim was lost, since the request took
+    /// longer than it may, the later one's answer is the one that counts.
+    ///
+    /// # Errors
+    /// When the database does not answer or the answer cannot be sealed; then the key is free when the request's time
+    /// is over.
+    pub async fn keep(
+        self,
+        database: &Database,
+        answer: &Answer,
+        sealer: &Sealer<'_>,
+    ) -> Result<(), IdempotentError> {
+        let mut plain = serde_json::to_vec(&answer.headers)?;
+        plain.push(END_OF_HEADERS);
+        plain.extend_from_slice(&answer.body);
+        let bound = self.request.associated_data();
+        let sealed = sealer.ring.seal(&plain, &bound, sealer.entropy.bytes())?;
+        let mut tx = database.tenant_tx(&self.request.scope).await?;
+        let hit = sqlx::query!(
+            "UPDATE idempotent_answers SET running_until = NULL, status = $5, key_id = $6, sealed = $7
+             WHERE tenant_id = $1 AND route = $2 AND key = $3 AND claim = $4 AND running_until IS NOT NULL",
+            self.request.scope.tenant().uuid(),
+            self.request.route,
+            self.request.key.as_str(),
+            self.number,
+            i16::try_from(answer.status).unwrap_or_default(),
+            sealed.key_id,
+            sealed.bytes,
+        )
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        if hit.rows_affected() == 0 {
+            tracing::warn!(route = self.request.route, "a request outlived its claim");
+        }
+        Ok(())
+    }
+
+    /// Frees the key of a request that failed: the next one with it runs.
+    ///
+    /// # Errors
+    /// When the database does not answer; then the key is free when the request's time is over.
+    pub async fn release(self, database: &Database) -> Result<(), IdempotentError> {
+        let mut tx = database.tenant_tx(&self.request.scope).await?;
+        let hit = sqlx::query!(
+            "DELETE FROM idempotent_answers
+             WHERE tenant_id = $1 AND route = $2 AND key = $3 AND claim = $4 AND running_until IS NOT NULL",
+            self.request.scope.tenant().uuid(),
+            self.request.route,
+            self.request.key.as_str(),
+            self.number,
+        )
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        if hit.rows_affected() == 0 {
+            tracing::warn!(route = self.request.route, "a request outlived its claim");
+        }
+        Ok(())
+    }
+}
