@@ -197,8 +197,11 @@ fn check(name: &str, value: String) -> Result<(String, String), HeaderError> {
     Ok((name, value))
 }
 
+/// Many servers hand headers to programs as variables in which `-` and `_` are one (RFC 3875, 4.1.18): a name of ours is
+/// reserved in both spellings.
 fn is_reserved(name: &str) -> bool {
-    RESERVED.contains(&name)
+    let name = name.replace('_', "-");
+    RESERVED.contains(&name.as_str())
         || RESERVED_PREFIXES
             .iter()
             .any(|prefix| name.starts_with(prefix))

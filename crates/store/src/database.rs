@@ -191,6 +191,8 @@ fn bounded(connect: PgConnectOptions) -> PgConnectOptions {
         ])
         .options([
             ("idle_in_transaction_session_timeout", "30s"),
+            // What each statement relies on to see, whatever the database's own default is.
+            ("default_transaction_isolation", "read committed"),
             ("timezone", "UTC"),
             ("jit", "off"),
             ("client_connection_check_interval", "5s"),

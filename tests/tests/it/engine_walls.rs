@@ -216,3 +216,21 @@ async fn engine_walls_stand_again_when_a_connection_is_used_by_the_next_tenant()
     let mut second = database.tenant_tx(&stranger).await.unwrap();
     assert_eq!(count(&mut second, "events").await, 0);
 }
+
+/// What a statement sees is decided here, and not by how somebody set up the database.
+#[tokio::test]
+async fn engine_walls_pin_the_isolation_that_statements_rely_on() {
+    let scene = Scene::begin().await;
+    let strict =
+        "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = %L',
+                                            current_database(), 'serializable'); END $$";
+    scene.rows.run(strict).await;
+    let database = scene.database.pools(1, 1);
+    let scope = TenantScope::new_authenticated(scene.tenant);
+    let mut tx = database.tenant_tx(&scope).await.unwrap();
+    let level: String = sqlx::query_scalar("SHOW transaction_isolation")
+        .fetch_one(&mut *tx)
+        .await
+        .unwrap();
+    assert_eq!(level, "read committed");
+}

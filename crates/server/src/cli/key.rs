@@ -1,5 +1,7 @@
 //! `posthorn key create|revoke`: a tenant's API keys.
 
+use std::io::{self, Write as _};
+
 use clap::Subcommand;
 use posthorn_domain::api_key;
 use posthorn_domain::id::{KeyId, TenantId};
@@ -10,6 +12,7 @@ use posthorn_store::entropy::Entropy;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 
+use super::output::Output;
 use super::session::Session;
 use super::{CommonFlags, DatabaseFlags, session};
 
@@ -31,7 +34,7 @@ pub(super) enum Verb {
     },
     /// Revoke an API key, for ever. Every node refuses it within a second.
     Revoke {
-        /// The key's id, as `key create` printed it.
+        /// The key's id, as `key create` told it.
         id: KeyId,
         #[command(flatten)]
         database: DatabaseFlags,
@@ -57,9 +60,13 @@ pub(super) async fn run(common: &CommonFlags, verb: Verb) -> anyhow::Result<()> 
             });
             let (id, text) = made.await?;
             let text = text.expose_secret();
+            // The key alone, so that a shell may take it: KEY=$(posthorn key create …). Its id is for people.
+            if common.output == Output::Text {
+                let _ = writeln!(io::stderr(), "{id} (this once: the key itself follows)");
+            }
             common
                 .output
-                .print(&format!("{id}\n{text}"), &json!({ "id": id, "key": text }))?;
+                .print(text, &json!({ "id": id, "key": text }))?;
         }
         Verb::Revoke { id, database } => {
             let revoked = session::with(common, &database, async |session| {

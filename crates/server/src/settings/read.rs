@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use posthorn_domain::address::EgressPolicy;
+use posthorn_domain::seal::KeyRing;
 use secrecy::SecretString;
 use tracing_subscriber::EnvFilter;
 
@@ -29,9 +30,7 @@ impl Settings {
         let mut layers = Layers::stack(flags, environment);
         let listen = layers.take("listen", DEFAULT_LISTEN, parsed);
         let database = layers.database(environment);
-        let master_keys = layers
-            .get("master_keys")
-            .map(|given| SecretString::from(given.text.clone()));
+        let master_keys = layers.master_keys();
         layers.refuse_sign_up();
         let read = Self {
             listen,
@@ -97,6 +96,15 @@ impl Layers {
                 default
             }
         }
+    }
+
+    /// The ring, once it is seen to be one. Neither it nor what is wrong in it is shown (INV-10): the error names a place.
+    fn master_keys(&mut self) -> Option<SecretString> {
+        let given = self.get("master_keys").cloned()?;
+        if let Err(error) = KeyRing::parse(&given.text) {
+            self.problem(format!("{}: {error}", given.origin));
+        }
+        Some(SecretString::from(given.text))
     }
 
     /// Either a database that is given or one of our own: never both, never a guess.

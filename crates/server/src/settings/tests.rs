@@ -317,10 +317,33 @@ fn serving_a_given_database_needs_master_keys() {
     );
     let with = read(&[
         ("DATABASE_URL", "postgres://a@b/c"),
-        ("POSTHORN_MASTER_KEYS", "k:x"),
+        (
+            "POSTHORN_MASTER_KEYS",
+            "k1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+        ),
     ])
     .unwrap();
     assert!(with.ready_to_serve().is_ok());
+}
+
+/// INV-10: told with every other fault, before anything is touched, and without its text.
+#[test]
+fn master_keys_that_are_none_are_refused_and_not_shown() {
+    for ring in ["hunter2", "k1:hunter2", "k1:"] {
+        let problem = read(&[
+            BASE[0],
+            ("POSTHORN_MASTER_KEYS", ring),
+            ("POSTHORN_LISTEN", "nowhere"),
+        ])
+        .err()
+        .unwrap()
+        .to_string();
+        let named = ["POSTHORN_MASTER_KEYS", "POSTHORN_LISTEN"];
+        assert!(
+            named.iter().all(|name| problem.contains(name)) && !problem.contains("hunter2"),
+            "{ring}: {problem}"
+        );
+    }
 }
 
 #[test]
