@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::args::Args;
 use crate::place::Place;
 use crate::process::{end, runs, signal, wait_until};
-use crate::say::ask_before_loss;
+use crate::say::{ask_before_loss, tell};
 use crate::up::running::{Guard, Running, end_left_over};
 use crate::workspace::Workspace;
 
@@ -64,9 +64,9 @@ pub(crate) fn run(workspace: &Workspace, mut args: Args) -> Result<ExitCode> {
     let place = Place::of(workspace)?;
     let left_over = end_left_over(workspace) | end_postgres(place.base());
     match (stopped, left_over) {
-        (true, _) => println!("stopped; the data is kept"),
-        (false, true) => println!("stopped what a crash had left; the data is kept"),
-        (false, false) => println!("nothing runs"),
+        (true, _) => tell("stopped; the data is kept"),
+        (false, true) => tell("stopped what a crash had left; the data is kept"),
+        (false, false) => tell("nothing runs"),
     }
     if let Some(leave) = leave {
         let private = workspace.private()?;
@@ -116,9 +116,9 @@ fn doomed(private: &Path, outside: impl IntoIterator<Item = PathBuf>) -> Result<
 }
 
 fn delete(paths: &[PathBuf], leave: Leave, ask: impl FnOnce(&str) -> bool) -> Result<()> {
-    println!("a reset deletes the database, its keys and the demo tenant of this checkout:");
+    tell("a reset deletes the database, its keys and the demo tenant of this checkout:");
     for path in paths {
-        println!("  {}", path.display());
+        tell(format_args!("  {}", path.display()));
     }
     let agreed = match leave {
         Leave::Given => true,
@@ -135,7 +135,7 @@ fn delete(paths: &[PathBuf], leave: Leave, ask: impl FnOnce(&str) -> bool) -> Re
         };
         removed.with_context(|| format!("removing {}", path.display()))?;
     }
-    println!("deleted");
+    tell("deleted");
     Ok(())
 }
 

@@ -9,6 +9,11 @@
     clippy::disallowed_methods,
     reason = "the bans on clock, sleep and environment are for the server; this program runs on a person's machine"
 )]
+#![warn(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "they panic when nobody reads; say never does"
+)]
 
 mod args;
 mod bench;
@@ -53,7 +58,7 @@ fn main() -> ExitCode {
     match run() {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("xtask: {error:#}");
+            say::complain(format_args!("xtask: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -73,7 +78,7 @@ fn run() -> Result<ExitCode> {
         Some("bench") => bench::run(&workspace, args),
         Some("mutants") => mutants::run(&workspace, args),
         Some("help" | "--help" | "-h") => {
-            println!("{USAGE}");
+            say::tell(USAGE);
             Ok(ExitCode::SUCCESS)
         }
         Some(other) => anyhow::bail!("there is no task `{other}`\n\n{USAGE}"),

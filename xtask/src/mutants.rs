@@ -15,6 +15,7 @@ use crate::count::Count;
 use crate::needs::Consent;
 use crate::place::Place;
 use crate::process::{capture, which};
+use crate::say::tell;
 use crate::tidy::tests_of_promise;
 use crate::tools::postgres::Postgres;
 use crate::workspace::{Workspace, make_folder};
@@ -28,7 +29,10 @@ pub(crate) fn run(workspace: &Workspace, mut args: Args) -> Result<ExitCode> {
     let postgres = Postgres::ready(workspace, &place, consent)?;
     let cluster = Cluster::start(workspace, &place, &postgres, "mutants")?;
     let count = check(workspace, &cluster, &args.rest())?;
-    println!("{} mutants died, {} lived", count.passed, count.failed);
+    tell(format_args!(
+        "{} mutants died, {} lived",
+        count.passed, count.failed
+    ));
     Ok(if count.failed == 0 {
         ExitCode::SUCCESS
     } else {
@@ -55,14 +59,14 @@ pub(crate) fn check(workspace: &Workspace, cluster: &Cluster, names: &[String]) 
         capture(git.current_dir(&copy).arg("apply").arg(&patch))
             .with_context(|| format!("{name} no longer applies"))?;
         let died = dies(workspace, &copy, &name, cluster)?;
-        println!(
+        tell(format_args!(
             "{name}: {}",
             if died {
                 "died"
             } else {
                 "LIVED: no test of its promise fails"
             }
-        );
+        ));
         count += if died {
             Count::ONE_PASSED
         } else {

@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::args::Args;
 use crate::process::{capture, check as run_to_end};
+use crate::say::tell;
 use crate::workspace::Workspace;
 
 pub(crate) const FILE: &str = "openapi/openapi.json";
@@ -16,10 +17,10 @@ pub(crate) fn run(workspace: &Workspace, mut args: Args) -> Result<ExitCode> {
     run_to_end(crate::cargo::command(workspace).args(["build", "--quiet", "--bin", "posthorn"]))?;
     if only_check {
         check(workspace)?;
-        println!("{FILE} is what the program serves");
+        tell(format_args!("{FILE} is what the program serves"));
     } else {
         std::fs::write(workspace.join(FILE), told(workspace)?).context(FILE)?;
-        println!("{FILE} is written");
+        tell(format_args!("{FILE} is written"));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,11 +1,50 @@
 //! What a person reads: steps, progress, colours on a terminal only.
+//!
+//! Everything that this program prints goes through here, for printing never fails: a closed terminal or the end of
+//! `| head` must not end a program that has a server and a database to stop. Lints at the root hold it to that.
 
 use std::fmt::Display;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{self, ErrorKind, IsTerminal as _, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Between two lines of progress where there is no terminal to rewrite a line on.
 const PROGRESS_EVERY: Duration = Duration::from_secs(20);
+
+/// Set for good when the reader of standard output has gone.
+static UNREAD: AtomicBool = AtomicBool::new(false);
+
+/// Prints a line on standard output, if anybody reads it.
+pub(crate) fn tell(text: impl Display) {
+    if put(&mut io::stdout().lock(), format_args!("{text}\n")) == Reader::Gone {
+        UNREAD.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Prints a line on standard error, if anybody reads it.
+pub(crate) fn complain(text: impl Display) {
+    put(&mut io::stderr().lock(), format_args!("{text}\n"));
+}
+
+/// Whether standard output was a pipe whose reader has gone when something was last told.
+pub(crate) fn is_unread() -> bool {
+    UNREAD.load(Ordering::Relaxed)
+}
+
+/// Who is at the other end of what is printed.
+#[derive(Debug, Eq, PartialEq)]
+enum Reader {
+    /// Nothing says that it is gone. (A full disk loses lines, too, and is no reason to stop.)
+    There,
+    Gone,
+}
+
+fn put(out: &mut impl Write, text: impl Display) -> Reader {
+    match write!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Reader::Gone,
+        Ok(()) | Err(_) => Reader::There,
+    }
+}
 
 /// Where progress goes: standard output, or standard error when standard output is kept for JSON.
 #[derive(Clone, Copy)]
@@ -24,28 +63,26 @@ impl Voice {
 
     pub(crate) fn line(self, text: impl Display) {
         if self.json {
-            eprintln!("{text}");
+            complain(text);
         } else {
-            println!("{text}");
+            tell(text);
         }
     }
 
     fn on_terminal(self) -> bool {
         if self.json {
-            std::io::stderr().is_terminal()
+            io::stderr().is_terminal()
         } else {
-            std::io::stdout().is_terminal()
+            io::stdout().is_terminal()
         }
     }
 
     /// Rewrites the current line of a terminal.
     fn rewrite(self, text: &str) {
         if self.json {
-            eprint!("\r\x1b[K{text}");
-            let _ = std::io::stderr().flush();
+            put(&mut io::stderr().lock(), format_args!("\r\x1b[K{text}"));
         } else {
-            print!("\r\x1b[K{text}");
-            let _ = std::io::stdout().flush();
+            put(&mut io::stdout().lock(), format_args!("\r\x1b[K{text}"));
         }
     }
 }
@@ -102,7 +139,7 @@ impl Drop for Step {
 
 /// `text` in a colour, on a terminal.
 pub(crate) fn coloured(text: &str, colour: Colour) -> String {
-    if std::io::stdout().is_terminal() {
+    if io::stdout().is_terminal() {
         format!("\x1b[{}m{text}\x1b[0m", colour as u8)
     } else {
         text.to_owned()
@@ -119,26 +156,24 @@ pub(crate) enum Colour {
 
 /// Asks, and takes Enter for yes. With no terminal the answer is `otherwise`.
 pub(crate) fn ask(question: &str, otherwise: bool) -> bool {
-    if !std::io::stdin().is_terminal() {
+    if !io::stdin().is_terminal() {
         return otherwise;
     }
-    eprint!("{question} [Y/n] ");
-    let _ = std::io::stderr().flush();
+    put(&mut io::stderr().lock(), format_args!("{question} [Y/n] "));
     let mut answer = String::new();
-    let read = std::io::stdin().read_line(&mut answer);
+    let read = io::stdin().read_line(&mut answer);
     let answer = answer.trim().to_ascii_lowercase();
     read.is_ok() && matches!(answer.as_str(), "" | "y" | "yes")
 }
 
 /// Asks about a loss: only a typed yes is one, and nobody to ask is a no.
 pub(crate) fn ask_before_loss(question: &str) -> bool {
-    if !std::io::stdin().is_terminal() {
+    if !io::stdin().is_terminal() {
         return false;
     }
-    eprint!("{question} [y/N] ");
-    let _ = std::io::stderr().flush();
+    put(&mut io::stderr().lock(), format_args!("{question} [y/N] "));
     let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer).is_ok() && is_yes(&answer)
+    io::stdin().read_line(&mut answer).is_ok() && is_yes(&answer)
 }
 
 fn is_yes(answer: &str) -> bool {
@@ -161,6 +196,20 @@ pub(crate) fn span(duration: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn printing_to_a_pipe_that_nobody_reads_is_told_and_does_not_panic() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        assert_eq!(put(&mut writer, "one\n"), Reader::There);
+        drop(reader);
+        assert_eq!(put(&mut writer, "two\n"), Reader::Gone);
+    }
+
+    #[test]
+    fn a_full_disk_loses_a_line_and_nothing_else() {
+        let mut room = [0_u8; 2];
+        assert_eq!(put(&mut room.as_mut_slice(), "three\n"), Reader::There);
+    }
 
     #[test]
     fn only_a_typed_yes_agrees_to_a_loss() {

@@ -11,6 +11,7 @@ use crate::cluster::Cluster;
 use crate::needs::Consent;
 use crate::place::Place;
 use crate::process::capture;
+use crate::say::tell;
 use crate::tools::postgres::Postgres;
 use crate::workspace::Workspace;
 
@@ -27,10 +28,10 @@ pub(crate) fn run(workspace: &Workspace, mut args: Args) -> Result<ExitCode> {
     let cluster = Cluster::start(workspace, &place, &postgres, "schema")?;
     if only_check {
         check(workspace, &cluster)?;
-        println!("{FILE} is what the migrations give");
+        tell(format_args!("{FILE} is what the migrations give"));
     } else {
         std::fs::write(workspace.join(FILE), dump(workspace, &cluster)?).context(FILE)?;
-        println!("{FILE} is written");
+        tell(format_args!("{FILE} is written"));
     }
     Ok(ExitCode::SUCCESS)
 }

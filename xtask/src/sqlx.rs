@@ -17,6 +17,7 @@ use crate::cluster::Cluster;
 use crate::needs::Consent;
 use crate::place::Place;
 use crate::process::logged;
+use crate::say::tell;
 use crate::tools::postgres::Postgres;
 use crate::workspace::{Workspace, make_folder};
 
@@ -32,16 +33,16 @@ pub(crate) fn run(workspace: &Workspace, mut args: Args) -> Result<ExitCode> {
     let cluster = Cluster::start(workspace, &place, &postgres, "sqlx")?;
     if only_check {
         check(workspace, &cluster)?;
-        println!(".sqlx/ agrees with the queries and the migrations");
+        tell(".sqlx/ agrees with the queries and the migrations");
     } else {
         let fresh = prepare(workspace, &cluster)?;
         let (old, new) = (read(&workspace.join(".sqlx"))?, read(&fresh)?);
         replace(workspace, &new)?;
-        println!(
+        tell(format_args!(
             ".sqlx/ holds {} queries (there were {})",
             new.len(),
             old.len()
-        );
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

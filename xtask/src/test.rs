@@ -16,7 +16,7 @@ use anyhow::{Result, bail};
 use crate::args::Args;
 use crate::count::Count;
 use crate::needs::Consent;
-use crate::say::{Colour, coloured};
+use crate::say::{Colour, coloured, tell};
 use crate::workspace::Workspace;
 
 use self::yard::Yard;
@@ -49,17 +49,17 @@ pub(crate) fn run(workspace: &Workspace, mut args: Args) -> Result<ExitCode> {
     for suite in suites.iter().filter(|suite| long || !suite.long) {
         let wanted = only.is_empty() || only.iter().any(|name| name == suite.name);
         if !wanted || skip.iter().any(|name| name == suite.name) {
-            println!("{:<12} skipped", suite.name);
+            tell(format_args!("{:<12} skipped", suite.name));
             total += Count::ONE_SKIPPED;
         } else {
             total += run_one(suite, &mut yard);
         }
     }
     drop(yard);
-    println!(
+    tell(format_args!(
         "{} passed, {} failed, {} skipped",
         total.passed, total.failed, total.skipped
-    );
+    ));
     Ok(if total.failed == 0 {
         ExitCode::SUCCESS
     } else {
@@ -72,26 +72,26 @@ fn run_one(suite: &Suite, yard: &mut Yard<'_>) -> Count {
     let mut count = match (suite.run)(yard) {
         Ok(count) => count,
         Err(error) => {
-            println!("{error:#}");
+            tell(format_args!("{error:#}"));
             Count::ONE_FAILED
         }
     };
     let seconds = begun.elapsed().as_secs_f64();
     if begun.elapsed() > suite.budget {
-        println!(
+        tell(format_args!(
             "{}: over its budget of {} s",
             suite.name,
             suite.budget.as_secs()
-        );
+        ));
         count += Count::ONE_FAILED;
     }
     let verdict = match count {
         Count { failed: 0, .. } => coloured("ok", Colour::Green),
         _ => coloured("FAILED", Colour::Red),
     };
-    println!(
+    tell(format_args!(
         "{:<12} {verdict}, {} passed, {} failed, {} skipped, {seconds:.1} s",
         suite.name, count.passed, count.failed, count.skipped
-    );
+    ));
     count
 }

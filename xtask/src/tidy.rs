@@ -19,6 +19,7 @@ use anyhow::Result;
 
 use crate::args::Args;
 use crate::count::Count;
+use crate::say::tell;
 use crate::workspace::Workspace;
 
 use self::metadata::Metadata;
@@ -88,13 +89,13 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Count> {
             Count::ONE_FAILED
         };
         if !faults.is_empty() {
-            println!("not held: {name}");
+            tell(format_args!("not held: {name}"));
             for fault in faults {
-                println!("    {fault}");
+                tell(format_args!("    {fault}"));
             }
         }
     }
-    println!("{}", contract::told(&house)?);
+    tell(contract::told(&house)?);
     Ok(count)
 }
 

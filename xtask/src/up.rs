@@ -26,7 +26,7 @@ use crate::cargo;
 use crate::needs::{self, Consent};
 use crate::place::Place;
 use crate::process::{tail, wait_until};
-use crate::say::{Step, Voice};
+use crate::say::{Step, Voice, is_unread};
 use crate::tools::postgres::Postgres;
 use crate::workspace::Workspace;
 
@@ -74,6 +74,9 @@ pub(crate) fn run(workspace: &Workspace, mut args: Args) -> Result<ExitCode> {
     if wish.detach {
         drop(guard);
         return detach(workspace, &wish);
+    }
+    if is_unread() {
+        return Ok(ExitCode::SUCCESS);
     }
     serve(workspace, &place, &postgres, &wish, &guard)
 }
@@ -173,7 +176,7 @@ fn serve(
     let mut server = Server::start(workspace, place, postgres, api_port)?;
     running.server_pid = server.pid();
     guard.write(&running)?;
-    if !server.wait_ready(READY_WITHIN, || signals.pending().next().is_some())? {
+    if !server.wait_ready(READY_WITHIN, || is_to_stop(&mut signals))? {
         server.stop(wish.voice);
         return Ok(ExitCode::SUCCESS);
     }
@@ -201,6 +204,11 @@ fn serve(
     outcome
 }
 
+/// A signal came, or whoever read our output has gone (`up | head`, a closed terminal): the same wish.
+fn is_to_stop(signals: &mut Signals) -> bool {
+    signals.pending().next().is_some() || is_unread()
+}
+
 /// Prints a line per delivery until somebody or something ends it.
 fn watch(
     server: &mut Server,
@@ -209,7 +217,7 @@ fn watch(
     voice: Voice,
 ) -> Result<ExitCode> {
     loop {
-        if signals.pending().next().is_some() {
+        if is_to_stop(signals) {
             voice.line("");
             return Ok(ExitCode::SUCCESS);
         }

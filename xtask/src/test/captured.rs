@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use super::yard::Yard;
 use crate::count::Count;
 use crate::process::{capture, logged};
+use crate::say::tell;
 use crate::tools::node::Node;
 use crate::tools::python::Python;
 
@@ -53,11 +54,11 @@ pub(super) fn verify(yard: &mut Yard<'_>) -> Result<Count> {
 fn told(verifier: &mut Command) -> Count {
     match capture(verifier) {
         Ok(text) => {
-            println!("{}", text.trim_end());
+            tell(text.trim_end());
             Count::ONE_PASSED
         }
         Err(error) => {
-            println!("{error:#}");
+            tell(format_args!("{error:#}"));
             Count::ONE_FAILED
         }
     }

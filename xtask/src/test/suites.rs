@@ -10,6 +10,7 @@ use super::captured;
 use super::yard::Yard;
 use crate::count::Count;
 use crate::process::{capture, logged, tail, which};
+use crate::say::tell;
 use crate::tools::python::Python;
 use crate::{mutants, openapi, schema, sqlx, tidy};
 
@@ -139,14 +140,14 @@ fn compose(yard: &mut Yard<'_>) -> Result<Count> {
     check
         .arg(yard.workspace.join("xtask/checks/compose.py"))
         .current_dir(yard.workspace.root());
-    println!("{}", capture(&mut check)?.trim_end());
+    tell(capture(&mut check)?.trim_end());
     Ok(Count::ONE_PASSED)
 }
 
 /// cargo-deny where it is installed; elsewhere the same lists are held by two rules of `tidy`.
 fn deny(yard: &mut Yard<'_>) -> Result<Count> {
     if which("cargo-deny").is_none() {
-        println!("cargo-deny is not here; tidy has held its licences and bans");
+        tell("cargo-deny is not here; tidy has held its licences and bans");
         return Ok(Count::default());
     }
     let mut deny = yard.cargo();
@@ -172,7 +173,7 @@ fn counted(mut run: Command, name: &str, yard: &Yard<'_>) -> Result<Count> {
             bail!("no test ran:\n{}", tail(&text, 20));
         }
         Err(error) => {
-            println!("{error:#}");
+            tell(format_args!("{error:#}"));
             // A crash or a build that fails leaves no summary.
             count.failed = count.failed.max(1);
         }

@@ -10,6 +10,7 @@ use crate::cluster::Cluster;
 use crate::needs::Consent;
 use crate::place::Place;
 use crate::process::which;
+use crate::say::tell;
 use crate::tools::postgres::{OLDEST, Postgres};
 use crate::workspace::{Workspace, make_folder};
 
@@ -38,10 +39,10 @@ impl<'a> Yard<'a> {
         if self.oldest.is_none() {
             let postgres = Postgres::oldest(self.workspace, &self.place, self.consent)?;
             if postgres.major() != OLDEST {
-                println!(
+                tell(format_args!(
                     "PostgreSQL {OLDEST} is not here; {} stands in for it",
                     postgres.version
-                );
+                ));
             }
             self.oldest = Some(Cluster::start(
                 self.workspace,

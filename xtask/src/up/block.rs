@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::demo;
 use super::running::Running;
-use crate::say::Voice;
+use crate::say::{Voice, tell};
 use crate::workspace::Workspace;
 
 pub(super) struct Block {
@@ -25,9 +25,9 @@ impl Block {
 
     pub(super) fn print(&self, voice: Voice) {
         if voice.json() {
-            println!("{}", self.to_json());
+            tell(self.to_json());
         } else {
-            println!("{}", self.to_text());
+            tell(self.to_text());
         }
     }
 
