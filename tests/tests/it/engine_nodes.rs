@@ -300,10 +300,8 @@ async fn engine_nodes_keep_slots_for_a_tenant_that_comes_after_a_flood() {
         .await;
     let node = scene.node(Runs::All).await;
     submit_all(&node, scene.tenant, 16).await;
-    until("the flood to have its share", AMPLE, || async {
-        (node.dispatcher.load().0 > 1500).then_some(())
-    })
-    .await;
+    // Whatever could be started has been started before so many arrive.
+    scene.receiver.wait_for("/hang", 1500, AMPLE).await;
     node.accept(other, "{}").await;
     assert_eq!(scene.receiver.wait_for("/good", 1, PROMPT).await.len(), 1);
 }
