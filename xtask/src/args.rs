@@ -26,6 +26,12 @@ impl Args {
         self.words.len() != before
     }
 
+    /// Whether `--help` or `-h` was given.
+    pub(crate) fn asks_for_help(&mut self) -> bool {
+        let long = self.flag("--help");
+        self.flag("-h") || long
+    }
+
     /// Every value of a flag that may be repeated: `--skip a --skip=b`.
     pub(crate) fn values(&mut self, name: &str) -> Result<Vec<String>> {
         let mut found = Vec::new();
@@ -83,6 +89,13 @@ mod tests {
     #[test]
     fn a_flag_that_wants_a_value_and_has_none_is_refused() {
         assert!(args("--only").values("--only").is_err());
+    }
+
+    #[test]
+    fn help_is_asked_for_in_both_spellings_and_anywhere() {
+        assert!(args("--yes --help").asks_for_help());
+        assert!(args("-h").asks_for_help());
+        assert!(!args("--yes").asks_for_help());
     }
 
     #[test]

@@ -9,10 +9,17 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::args::Args;
 use crate::place::Place;
-use crate::process::{end, runs, signal, wait_until};
+use crate::process::{end, is_root, runs, signal, wait_until};
 use crate::say::{ask_before_loss, tell};
 use crate::up::running::{Guard, Running, end_left_over};
 use crate::workspace::Workspace;
+
+/// What `cargo xtask down --help` prints.
+pub(crate) const HELP: &str = "\
+cargo xtask down: stops what `cargo xtask up` started in this checkout, and keeps the data.
+
+  --reset   delete the data, too: the database, its keys, the demo tenant. It asks first; what was fetched stays
+  --yes     do not ask";
 
 /// The server waits for its requests, then for PostgreSQL.
 const STOPPED_WITHIN: Duration = Duration::from_mins(1);
@@ -50,34 +57,59 @@ pub(crate) fn run(workspace: &Workspace, mut args: Args) -> Result<ExitCode> {
     let leave = reset
         .then(|| Leave::of(yes, &std::io::stdin()))
         .transpose()?;
-    let noted = Place::noted(workspace);
     let running = Running::read(workspace).filter(|_| Guard::is_taken(workspace));
-    let stopped = running.is_some();
+    if running.is_none() && Guard::is_taken(workspace) {
+        bail!("`cargo xtask up` is still building in this checkout: stop it where it runs");
+    }
+    let Some(leave) = leave else {
+        tell(stop(workspace, running.as_ref())?.told());
+        return Ok(ExitCode::SUCCESS);
+    };
+    let noted = Place::noted(workspace);
+    let private = workspace.private()?;
+    let doomed = || {
+        let for_root = is_root().then(|| Place::for_root(workspace));
+        doomed(&private, noted.clone().into_iter().chain(for_root))
+    };
+    agree(&doomed()?, leave, ask_before_loss)?;
+    stop(workspace, running.as_ref())?;
+    // Read again: what ran may have made or removed files until it was stopped.
+    delete(&doomed()?)?;
+    tell("stopped and deleted");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What was there to stop.
+enum Stopped {
+    Up,
+    LeftOver,
+    Nothing,
+}
+
+impl Stopped {
+    fn told(&self) -> &'static str {
+        match self {
+            Self::Up => "stopped; the data is kept",
+            Self::LeftOver => "stopped what a crash had left; the data is kept",
+            Self::Nothing => "nothing runs",
+        }
+    }
+}
+
+fn stop(workspace: &Workspace, running: Option<&Running>) -> Result<Stopped> {
     if let Some(running) = running {
         signal(running.pid, "TERM");
         if !wait_until(STOPPED_WITHIN, || !Guard::is_taken(workspace)) {
             bail!("`cargo xtask up` (process {}) does not stop", running.pid);
         }
-    } else if Guard::is_taken(workspace) {
-        bail!("`cargo xtask up` is still building in this checkout: stop it where it runs");
     }
     let place = Place::of(workspace)?;
     let left_over = end_left_over(workspace) | end_postgres(place.base());
-    match (stopped, left_over) {
-        (true, _) => tell("stopped; the data is kept"),
-        (false, true) => tell("stopped what a crash had left; the data is kept"),
-        (false, false) => tell("nothing runs"),
-    }
-    if let Some(leave) = leave {
-        let private = workspace.private()?;
-        let base = Some(place.base().to_owned()).filter(|base| *base != private);
-        delete(
-            &doomed(&private, noted.into_iter().chain(base))?,
-            leave,
-            ask_before_loss,
-        )?;
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(match (running, left_over) {
+        (Some(_), _) => Stopped::Up,
+        (None, true) => Stopped::LeftOver,
+        (None, false) => Stopped::Nothing,
+    })
 }
 
 /// Ends a PostgreSQL that outlived a crash, and tells whether there was one.
@@ -115,8 +147,11 @@ fn doomed(private: &Path, outside: impl IntoIterator<Item = PathBuf>) -> Result<
     Ok(paths)
 }
 
-fn delete(paths: &[PathBuf], leave: Leave, ask: impl FnOnce(&str) -> bool) -> Result<()> {
-    tell("a reset deletes the database, its keys and the demo tenant of this checkout:");
+/// Names what a reset deletes, and fails without a yes. Until then nothing is touched, and what runs goes on.
+fn agree(paths: &[PathBuf], leave: Leave, ask: impl FnOnce(&str) -> bool) -> Result<()> {
+    tell(
+        "a reset stops what runs, and deletes the database, its keys and the demo tenant of this checkout:",
+    );
     for path in paths {
         tell(format_args!("  {}", path.display()));
     }
@@ -125,8 +160,12 @@ fn delete(paths: &[PathBuf], leave: Leave, ask: impl FnOnce(&str) -> bool) -> Re
         Leave::ToBeAsked => ask("Delete them?"),
     };
     if !agreed {
-        bail!("nothing was deleted");
+        bail!("nothing was stopped or deleted");
     }
+    Ok(())
+}
+
+fn delete(paths: &[PathBuf]) -> Result<()> {
     for path in paths {
         let removed = if path.is_dir() && !path.is_symlink() {
             std::fs::remove_dir_all(path)
@@ -135,7 +174,6 @@ fn delete(paths: &[PathBuf], leave: Leave, ask: impl FnOnce(&str) -> bool) -> Re
         };
         removed.with_context(|| format!("removing {}", path.display()))?;
     }
-    tell("deleted");
     Ok(())
 }
 
@@ -188,15 +226,17 @@ mod tests {
             paths,
             [outside.clone(), private.join("pg"), private.join("where")]
         );
-        delete(&paths, Leave::Given, |_| false).unwrap();
+        agree(&paths, Leave::Given, |_| false).unwrap();
+        delete(&paths).unwrap();
         assert!(!outside.exists() && private.join("tools").exists());
     }
 
     #[test]
-    fn a_reset_that_nobody_agreed_to_deletes_nothing() {
+    fn a_reset_that_nobody_agreed_to_is_over_before_anything_is_stopped() {
         let folder = Scratch::make("keep");
         let paths = [folder.0.clone()];
-        assert!(delete(&paths, Leave::ToBeAsked, |_| false).is_err());
+        assert!(agree(&paths, Leave::ToBeAsked, |_| false).is_err());
+        assert!(agree(&paths, Leave::ToBeAsked, |_| true).is_ok());
         assert!(folder.0.exists());
     }
 }

@@ -64,10 +64,24 @@ fn main() -> ExitCode {
     }
 }
 
+fn help(task: Option<&str>) -> &'static str {
+    match task {
+        Some("up") => up::HELP,
+        Some("down") => down::HELP,
+        _ => USAGE,
+    }
+}
+
 fn run() -> Result<ExitCode> {
     let mut args = Args::from_command_line();
+    let word = args.word();
+    // The bench has its own help.
+    if word.as_deref() != Some("bench") && args.asks_for_help() {
+        say::tell(help(word.as_deref()));
+        return Ok(ExitCode::SUCCESS);
+    }
     let workspace = Workspace::find()?;
-    match args.word().as_deref() {
+    match word.as_deref() {
         Some("up") => up::run(&workspace, args),
         Some("down") => down::run(&workspace, args),
         Some("test") => test::run(&workspace, args),
@@ -83,5 +97,33 @@ fn run() -> Result<ExitCode> {
         }
         Some(other) => anyhow::bail!("there is no task `{other}`\n\n{USAGE}"),
         None => anyhow::bail!("which task?\n\n{USAGE}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_of_up_and_down_explains_every_flag_that_the_overview_names() {
+        for task in ["up", "down"] {
+            let line = USAGE
+                .lines()
+                .find(|line| line.starts_with(&format!("cargo xtask {task} ")))
+                .unwrap();
+            let words = line.split(['[', ']', ' ', ';']);
+            for flag in words.filter(|word| word.starts_with("--")) {
+                let explained = help(Some(task))
+                    .lines()
+                    .any(|line| line.starts_with(&format!("  {flag} ")));
+                assert!(explained, "{task} {flag}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_task_without_a_help_of_its_own_shows_the_overview() {
+        assert_eq!(help(Some("tidy")), USAGE);
+        assert_eq!(help(None), USAGE);
     }
 }

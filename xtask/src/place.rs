@@ -47,7 +47,7 @@ impl Place {
             });
         }
         // `.posthorn/` is 0700 and root's own, so no other account ever walks there.
-        let base = Path::new(FOR_ROOT).join(&hash);
+        let base = Self::for_root(workspace);
         make_folder(Path::new(FOR_ROOT), 0o755)?;
         make_folder(&base, 0o711)?;
         let note = format!("{}\n", base.display());
@@ -57,6 +57,11 @@ impl Place {
             user: Some(database_user()?),
             hash,
         })
+    }
+
+    /// Where root's folder for this checkout is, or would be.
+    pub(crate) fn for_root(workspace: &Workspace) -> PathBuf {
+        Path::new(FOR_ROOT).join(workspace.hash())
     }
 
     /// The folder outside the checkout that `.posthorn/where` names: root's, now or when the checkout was last used.

@@ -34,11 +34,27 @@ use self::block::Block;
 use self::running::{Guard, Running};
 use self::server::Server;
 
+/// What `cargo xtask up --help` prints.
+pub(crate) const HELP: &str = "\
+cargo xtask up: builds the server, starts it with a PostgreSQL of its own and a demo tenant, prints how to send an
+event, then a line per delivery. Ctrl-C stops everything and keeps the data.
+
+  --detach            return when it is ready; `cargo xtask down` stops it
+  --yes               answer yes to every question before something is fetched or installed (so do CI=true, and root
+                      without a terminal)
+  --json              print one JSON object instead of the text; everything else goes to standard error
+  --system-postgres   where PostgreSQL is missing, install the distribution's with apt-get (as root) instead of
+                      fetching one into the checkout's own folder";
+
 /// Steps that are told with a number.
 const STEPS: usize = 4;
 
 /// A first start migrates and makes a cluster; longer than this and something is wrong.
 const READY_WITHIN: Duration = Duration::from_mins(2);
+
+/// What the second one says first, so that nobody takes it for a start of his own.
+const RUNS_ALREADY: &str =
+    "`cargo xtask up` already runs in this checkout; `cargo xtask down` stops it";
 
 /// The flags, and what carries what is said.
 struct Wish {
@@ -84,7 +100,11 @@ pub(crate) fn run(workspace: &Workspace, mut args: Args) -> Result<ExitCode> {
 /// Another one runs: says what it said.
 fn join(workspace: &Workspace, voice: Voice) -> Result<ExitCode> {
     let ready = || Running::read(workspace).is_some_and(|running| running.ready);
-    if !ready() {
+    if ready() {
+        if !voice.json() {
+            voice.line(RUNS_ALREADY);
+        }
+    } else {
         voice.line("another `cargo xtask up` is starting in this checkout; waiting for it");
     }
     if !wait_until(Duration::from_mins(15), || {
@@ -170,8 +190,8 @@ fn serve(
 ) -> Result<ExitCode> {
     running::end_left_over(workspace);
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("listening for signals")?;
-    let api_port = ports::free("server", 8400, wish.voice)?;
-    let (listener, receiver_port) = ports::listen("receiver", 8410, wish.voice)?;
+    let api_port = ports::free("server", ports::SERVER, wish.voice)?;
+    let (listener, receiver_port) = ports::listen("receiver", ports::RECEIVER, wish.voice)?;
     let mut running = Running::new(api_port, receiver_port);
     let mut server = Server::start(workspace, place, postgres, api_port)?;
     running.server_pid = server.pid();

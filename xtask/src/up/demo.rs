@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
+use super::ports;
 use super::server::Server;
 use crate::http::Api;
 use crate::process::wait_until;
@@ -41,7 +42,8 @@ impl Demo {
     }
 }
 
-/// Finds the demo of an earlier run, or makes it; its endpoints follow the receiver's port.
+/// Finds the demo of an earlier run, or makes it; its endpoints follow the receiver's port, as long as nobody sends
+/// them elsewhere.
 pub(super) fn ready(
     workspace: &Workspace,
     server: &Server,
@@ -113,7 +115,7 @@ fn endpoints(api: &Api, receiver: u16) -> Result<()> {
                 api.call("POST", "/v1/endpoints", Some(&wanted))
                     .context("making a demo endpoint")?;
             }
-            Some(endpoint) if endpoint.get("url").and_then(Value::as_str) != Some(url.as_str()) => {
+            Some(endpoint) if is_left_behind(endpoint, name, receiver) => {
                 let path = format!("/v1/endpoints/{}", text(endpoint, "id")?);
                 api.call("PATCH", &path, Some(&json!({"url": url})))
                     .context("moving a demo endpoint")?;
@@ -124,9 +126,57 @@ fn endpoints(api: &Api, receiver: u16) -> Result<()> {
     Ok(())
 }
 
+/// Whether an endpoint still has the address that an earlier run gave it, at a port that the receiver has left. What a
+/// person changed is his, across restarts too.
+fn is_left_behind(endpoint: &Value, name: &str, receiver: u16) -> bool {
+    let url = endpoint.get("url").and_then(Value::as_str);
+    let Some((port, path)) = url
+        .and_then(|url| url.strip_prefix("http://127.0.0.1:"))
+        .and_then(|rest| rest.split_once('/'))
+    else {
+        return false;
+    };
+    path == name
+        && port
+            .parse()
+            .is_ok_and(|port: u16| port != receiver && ports::span(ports::RECEIVER).contains(&port))
+}
+
 fn text(value: &Value, key: &str) -> Result<String> {
     let found = value.get(key).and_then(Value::as_str);
     Ok(found
         .with_context(|| format!("there is no `{key}` in the answer"))?
         .to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moves(url: &str) -> bool {
+        is_left_behind(&json!({"url": url}), "down", 8412)
+    }
+
+    #[test]
+    fn an_endpoint_follows_the_receiver_from_every_port_that_it_may_have_had() {
+        assert!(moves("http://127.0.0.1:8410/down"));
+        assert!(moves("http://127.0.0.1:8419/down"));
+        assert!(!moves("http://127.0.0.1:8412/down"), "it is there already");
+    }
+
+    #[test]
+    fn an_endpoint_that_a_person_sends_elsewhere_stays_there() {
+        for url in [
+            "http://127.0.0.1:8410/ok",
+            "http://127.0.0.1:8412/ok",
+            "http://127.0.0.1:8410/down/",
+            "http://127.0.0.1:9000/down",
+            "http://127.0.0.1/down",
+            "http://localhost:8410/down",
+            "https://127.0.0.1:8410/down",
+            "https://example.com/down",
+        ] {
+            assert!(!moves(url), "{url}");
+        }
+    }
 }

@@ -7,6 +7,15 @@ use anyhow::{Result, bail};
 use crate::process::name_of;
 use crate::say::Voice;
 
+/// The usual ports: of the server, and of the demo's receiver.
+pub(super) const SERVER: u16 = 8400;
+pub(super) const RECEIVER: u16 = 8410;
+
+/// The ports that are looked at, from the usual one on.
+pub(super) fn span(first: u16) -> std::ops::Range<u16> {
+    first..first + 10
+}
+
 /// A port that is free now. (Whoever is faster gets it; the server then says so and names the setting.)
 pub(super) fn free(name: &str, first: u16, voice: Voice) -> Result<u16> {
     listen(name, first, voice).map(|(_, port)| port)
@@ -14,18 +23,38 @@ pub(super) fn free(name: &str, first: u16, voice: Voice) -> Result<u16> {
 
 /// A listener on the first free port of ten.
 pub(super) fn listen(name: &str, first: u16, voice: Voice) -> Result<(TcpListener, u16)> {
-    for port in first..first + 10 {
+    let mut taken = Vec::new();
+    for port in span(first) {
         match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
-            Ok(listener) => return Ok((listener, port)),
+            Ok(listener) => {
+                for line in told(name, &taken, port) {
+                    voice.line(line);
+                }
+                return Ok((listener, port));
+            }
             Err(error) => {
-                let holder = holder(port).unwrap_or_else(|| error.to_string());
-                voice.line(format_args!(
-                    "port {port} for the {name} is taken ({holder})"
-                ));
+                taken.push((port, holder(port).unwrap_or_else(|| error.to_string())));
             }
         }
     }
-    bail!("no free port for the {name} among {first} to {}", first + 9)
+    let last = taken.last().map_or(first, |(port, _)| *port);
+    for line in told(name, &taken, last) {
+        voice.line(line);
+    }
+    bail!("no free port for the {name} among {first} to {last}")
+}
+
+/// A line for each port that was taken; each ends with the one that is looked at or used after it.
+fn told(name: &str, taken: &[(u16, String)], used: u16) -> Vec<String> {
+    let tell = |(port, holder): &(u16, String)| {
+        let after = match port.saturating_add(1) {
+            next if next < used => format!("; trying {next}"),
+            next if next == used => format!("; using {used}"),
+            _ => String::new(),
+        };
+        format!("port {port} for the {name} is taken ({holder}){after}")
+    };
+    taken.iter().map(tell).collect()
 }
 
 /// Which process listens there, where the system tells us (Linux, and only of processes that we may look at).
@@ -87,6 +116,26 @@ mod tests {
                      1: 0100007F:20D1 00000000:0000 01 00000000:00000000 00:00000000 00000000  1000        0 4343 1\n";
         assert_eq!(inode_in(table, 8400).as_deref(), Some("4242"));
         assert_eq!(inode_in(table, 8401), None);
+    }
+
+    #[test]
+    fn a_taken_port_is_told_with_its_holder_and_with_what_is_used_instead() {
+        let taken = [
+            (8400, "python3, process 10".to_owned()),
+            (8401, "nc, process 11".to_owned()),
+        ];
+        assert_eq!(
+            told("server", &taken[..1], 8401),
+            ["port 8400 for the server is taken (python3, process 10); using 8401"]
+        );
+        assert_eq!(
+            told("server", &taken, 8402),
+            [
+                "port 8400 for the server is taken (python3, process 10); trying 8401",
+                "port 8401 for the server is taken (nc, process 11); using 8402"
+            ]
+        );
+        assert!(told("server", &[], 8400).is_empty());
     }
 
     #[test]
