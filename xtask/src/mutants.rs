@@ -77,7 +77,8 @@ pub(crate) fn check(workspace: &Workspace, cluster: &Cluster, names: &[String]) 
     Ok(count)
 }
 
-fn patches(workspace: &Workspace) -> Result<Vec<PathBuf>> {
+/// The patches, in the order of their names.
+pub(crate) fn patches(workspace: &Workspace) -> Result<Vec<PathBuf>> {
     let entries =
         std::fs::read_dir(workspace.join("tests/mutants")).context("reading tests/mutants")?;
     let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();

@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: the rules of the house that no compiler holds, each a small reader of what is committed.
 //!
-//! A rule answers with sentences, one per fault; none means that it holds. It reads files and `cargo metadata`,
-//! starts nothing else and changes nothing. Neighbours: clippy, which holds sizes and bans (`clippy.toml`).
+//! A rule answers with sentences, one per fault; none means that it holds. It reads files, `cargo metadata` and what
+//! `git apply --check` says, and changes nothing. Neighbours: clippy, which holds sizes and bans (`clippy.toml`).
 
 mod contract;
 mod edges;
@@ -60,6 +60,7 @@ const RULES: &[(&str, Rule)] = &[
         Ok(layout::unchecked_sql(house))
     }),
     ("each promise is cited by code and by test", promises::check),
+    ("each mutant still applies", promises::mutants_apply),
     ("each row of the contract has its tests", contract::check),
 ];
 

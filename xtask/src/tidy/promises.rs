@@ -2,10 +2,14 @@
 //!
 //! A promise that `docs/contract.toml` says is planned is not looked for.
 
+use std::process::Command;
+
 use anyhow::Result;
 
 use super::House;
 use super::contract::Contract;
+use crate::mutants;
+use crate::process::capture;
 
 /// How many promises there are.
 pub(super) const PROMISES: u32 = 13;
@@ -32,6 +36,22 @@ pub(super) fn check(house: &House<'_>) -> Result<Vec<String>> {
             .any(|file| cites(file.tests(), &name))
         {
             faults.push(format!("{name} is cited by no test"));
+        }
+    }
+    Ok(faults)
+}
+
+/// A patch that no longer applies breaks nothing, and nobody learns whether a test would have seen it.
+pub(super) fn mutants_apply(house: &House<'_>) -> Result<Vec<String>> {
+    let mut faults = Vec::new();
+    for patch in mutants::patches(house.workspace)? {
+        let mut git = Command::new("git");
+        git.current_dir(house.workspace.root())
+            .args(["apply", "--check"])
+            .arg(&patch);
+        if capture(&mut git).is_err() {
+            let name = patch.file_name().unwrap_or_default().to_string_lossy();
+            faults.push(format!("tests/mutants/{name} no longer applies"));
         }
     }
     Ok(faults)
