@@ -123,6 +123,29 @@ CREATE TABLE public.endpoint_secrets (
 );
 ALTER TABLE ONLY public.endpoint_secrets FORCE ROW LEVEL SECURITY;
 ALTER TABLE public.endpoint_secrets OWNER TO posthorn_owner;
+CREATE TABLE public.endpoint_state (
+    tenant_id uuid NOT NULL,
+    endpoint_id uuid NOT NULL,
+    revision bigint NOT NULL,
+    changed_at timestamp with time zone DEFAULT now() NOT NULL,
+    retry_after timestamp with time zone,
+    circuit text NOT NULL,
+    opened_at timestamp with time zone,
+    failures integer NOT NULL,
+    first_failed_at timestamp with time zone,
+    cause text,
+    last_success_at timestamp with time zone,
+    probes integer NOT NULL,
+    next_probe_at timestamp with time zone,
+    CONSTRAINT circuit_is_known CHECK ((circuit = ANY (ARRAY['closed'::text, 'open'::text, 'ramping'::text]))),
+    CONSTRAINT circuit_that_is_not_closed_says_since_when CHECK (((circuit = 'closed'::text) = (opened_at IS NULL))),
+    CONSTRAINT circuit_that_is_open_has_a_next_probe CHECK (((circuit = 'open'::text) = (next_probe_at IS NOT NULL))),
+    CONSTRAINT endpoint_state_cause_is_known CHECK ((cause = ANY (ARRAY['timeout'::text, 'dns'::text, 'connect'::text, 'tls'::text, 'refused_target'::text, 'status'::text, 'protocol'::text, 'config'::text]))),
+    CONSTRAINT endpoint_state_counts_up CHECK (((failures >= 0) AND (probes >= 0) AND (revision >= 1)))
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.05', autovacuum_vacuum_threshold='200');
+ALTER TABLE ONLY public.endpoint_state FORCE ROW LEVEL SECURITY;
+ALTER TABLE public.endpoint_state OWNER TO posthorn_owner;
 CREATE TABLE public.endpoint_versions (
     tenant_id uuid NOT NULL,
     endpoint_id uuid NOT NULL,
@@ -160,9 +183,16 @@ CREATE TABLE public.endpoints (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
     deleted_at timestamp with time zone,
+    rate_per_second double precision,
+    rate_burst integer,
+    max_in_flight integer,
+    CONSTRAINT endpoint_burst_is_1_to_10000 CHECK (((rate_burst >= 1) AND (rate_burst <= 10000))),
     CONSTRAINT endpoint_headers_name_their_master_key CHECK (((headers_sealed IS NULL) = (headers_key_id IS NULL))),
     CONSTRAINT endpoint_keep_responses_is_known CHECK ((keep_responses = ANY (ARRAY['failures'::text, 'all'::text, 'none'::text]))),
     CONSTRAINT endpoint_max_age_is_1_minute_to_30_days CHECK (((max_age_s >= 60) AND (max_age_s <= 2592000))),
+    CONSTRAINT endpoint_max_in_flight_is_1_to_1000 CHECK (((max_in_flight >= 1) AND (max_in_flight <= 1000))),
+    CONSTRAINT endpoint_rate_is_a_hundredth_to_10000_a_second CHECK (((rate_per_second >= (0.01)::double precision) AND (rate_per_second <= (10000)::double precision))),
+    CONSTRAINT endpoint_rate_limit_is_whole CHECK (((rate_per_second IS NULL) = (rate_burst IS NULL))),
     CONSTRAINT endpoint_state_cause_is_known CHECK ((state_cause = ANY (ARRAY['gone'::text, 'failing'::text]))),
     CONSTRAINT endpoint_state_is_known CHECK ((state = ANY (ARRAY['enabled'::text, 'paused'::text, 'disabled'::text]))),
     CONSTRAINT endpoint_timeout_is_1_to_30_seconds CHECK (((timeout_ms >= 1000) AND (timeout_ms <= 30000)))
@@ -324,6 +354,8 @@ ALTER TABLE ONLY public.dead_letters
     ADD CONSTRAINT dead_letters_pkey PRIMARY KEY (tenant_id, endpoint_id, event_id);
 ALTER TABLE ONLY public.endpoint_secrets
     ADD CONSTRAINT endpoint_secrets_pkey PRIMARY KEY (tenant_id, endpoint_id, id);
+ALTER TABLE ONLY public.endpoint_state
+    ADD CONSTRAINT endpoint_state_pkey PRIMARY KEY (tenant_id, endpoint_id);
 ALTER TABLE ONLY public.endpoint_versions
     ADD CONSTRAINT endpoint_versions_pkey PRIMARY KEY (tenant_id, endpoint_id, config_seq);
 ALTER TABLE ONLY public.endpoints
@@ -355,6 +387,7 @@ CREATE INDEX attempts_failed ON ONLY public.attempts USING btree (tenant_id, at)
 CREATE INDEX dead_letters_by_application ON public.dead_letters USING btree (tenant_id, application_id, died_at) WHERE (application_id IS NOT NULL);
 CREATE INDEX dead_letters_by_endpoint ON public.dead_letters USING btree (tenant_id, endpoint_id, died_at, event_id);
 CREATE INDEX dead_letters_died ON public.dead_letters USING btree (tenant_id, died_at, event_id, endpoint_id);
+CREATE INDEX endpoint_state_changed ON public.endpoint_state USING btree (changed_at);
 CREATE UNIQUE INDEX endpoint_uid_is_unique ON public.endpoints USING btree (tenant_id, uid) WHERE ((uid IS NOT NULL) AND (deleted_at IS NULL));
 CREATE INDEX events_application ON ONLY public.events USING btree (tenant_id, application_id, id) WHERE (application_id IS NOT NULL);
 CREATE INDEX events_id_brin ON ONLY public.events USING brin (id) WITH (pages_per_range='16', autosummarize='on');
@@ -367,6 +400,7 @@ ALTER TABLE public.attempts ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.config_log ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.dead_letters ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.endpoint_secrets ENABLE ROW LEVEL SECURITY;
+ALTER TABLE public.endpoint_state ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.endpoint_versions ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.endpoints ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.events ENABLE ROW LEVEL SECURITY;
@@ -379,6 +413,7 @@ CREATE POLICY system ON public.attempts TO posthorn_system USING (true);
 CREATE POLICY system ON public.config_log TO posthorn_system USING (true);
 CREATE POLICY system ON public.dead_letters TO posthorn_system USING (true);
 CREATE POLICY system ON public.endpoint_secrets TO posthorn_system USING (true);
+CREATE POLICY system ON public.endpoint_state TO posthorn_system USING (true);
 CREATE POLICY system ON public.endpoint_versions TO posthorn_system USING (true);
 CREATE POLICY system ON public.endpoints TO posthorn_system USING (true);
 CREATE POLICY system ON public.events TO posthorn_system USING (true);
@@ -392,6 +427,7 @@ CREATE POLICY tenant ON public.attempts TO posthorn_tenant USING ((tenant_id = (
 CREATE POLICY tenant ON public.config_log TO posthorn_tenant USING ((tenant_id = (NULLIF(current_setting('posthorn.tenant'::text, true), ''::text))::uuid));
 CREATE POLICY tenant ON public.dead_letters TO posthorn_tenant USING ((tenant_id = (NULLIF(current_setting('posthorn.tenant'::text, true), ''::text))::uuid));
 CREATE POLICY tenant ON public.endpoint_secrets TO posthorn_tenant USING ((tenant_id = (NULLIF(current_setting('posthorn.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY tenant ON public.endpoint_state TO posthorn_tenant USING ((tenant_id = (NULLIF(current_setting('posthorn.tenant'::text, true), ''::text))::uuid));
 CREATE POLICY tenant ON public.endpoint_versions TO posthorn_tenant USING ((tenant_id = (NULLIF(current_setting('posthorn.tenant'::text, true), ''::text))::uuid));
 CREATE POLICY tenant ON public.endpoints TO posthorn_tenant USING ((tenant_id = (NULLIF(current_setting('posthorn.tenant'::text, true), ''::text))::uuid));
 CREATE POLICY tenant ON public.events TO posthorn_tenant USING ((tenant_id = (NULLIF(current_setting('posthorn.tenant'::text, true), ''::text))::uuid));
@@ -416,6 +452,8 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.dead_letters TO posthorn_syste
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.dead_letters TO posthorn_tenant;
 GRANT SELECT,INSERT,UPDATE ON TABLE public.endpoint_secrets TO posthorn_system;
 GRANT SELECT,INSERT,UPDATE ON TABLE public.endpoint_secrets TO posthorn_tenant;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.endpoint_state TO posthorn_system;
+GRANT SELECT,UPDATE ON TABLE public.endpoint_state TO posthorn_tenant;
 GRANT SELECT,INSERT ON TABLE public.endpoint_versions TO posthorn_system;
 GRANT SELECT,INSERT ON TABLE public.endpoint_versions TO posthorn_tenant;
 GRANT SELECT,INSERT,UPDATE ON TABLE public.endpoints TO posthorn_system;

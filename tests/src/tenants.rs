@@ -131,6 +131,8 @@ impl Tenants {
                 jitter: Jitter::Spread(0.2),
             },
             max_age_s: None,
+            rate_limit: None,
+            max_in_flight: None,
             timeout_ms: 15_000,
             fatal_statuses: Vec::new(),
             signing_schemes: vec![SigningScheme::V1],

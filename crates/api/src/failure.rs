@@ -4,6 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use posthorn_domain::header::HeaderError;
+use posthorn_domain::rate::RateLimitError;
 use posthorn_store::accept::{AcceptError, Acceptor};
 use posthorn_store::configure::ConfigureError;
 use posthorn_store::idempotent::IdempotentError;
@@ -41,10 +42,28 @@ impl From<ConfigureError> for Failure {
             ConfigureError::Metadata(error) => {
                 Self::field("/metadata", Problem::MetadataInvalid, error.to_string())
             }
+            ConfigureError::RateLimit(error) => rate_failure(error),
             ConfigureError::Seal(_) | ConfigureError::Secret(_) | ConfigureError::Json(_) => {
                 Self::internal(chain(&error))
             }
         }
+    }
+}
+
+/// A rate that is refused, at the number that is wrong.
+fn rate_failure(error: RateLimitError) -> Failure {
+    Failure::field(
+        rate_pointer(error),
+        Problem::FieldInvalid,
+        error.to_string(),
+    )
+}
+
+/// Which of a rate's numbers is wrong.
+pub(crate) const fn rate_pointer(error: RateLimitError) -> &'static str {
+    match error {
+        RateLimitError::PerSecond | RateLimitError::PerSecondMissing => "/rate_limit/per_second",
+        RateLimitError::Burst => "/rate_limit/burst",
     }
 }
 

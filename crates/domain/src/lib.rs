@@ -22,6 +22,7 @@ pub mod idempotency;
 pub mod limits;
 pub mod metadata;
 pub mod payload;
+pub mod rate;
 pub mod retry;
 pub mod retry_after;
 pub mod scope;

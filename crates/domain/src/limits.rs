@@ -62,6 +62,14 @@ pub const ENDPOINTS_PER_TENANT: usize = 10_000;
 pub const OLD_SECRETS: usize = 5;
 /// Statuses that an endpoint may call fatal: 400 to 599 without 408, 410 and 429.
 pub const FATAL_STATUSES: usize = 197;
+/// Lowest rate of an endpoint, in requests a second: one in 100 s.
+pub const RATE_PER_SECOND_MIN: f64 = 0.01;
+/// Highest rate of an endpoint, in requests a second: more than one node sends to one receiver.
+pub const RATE_PER_SECOND_MAX: f64 = 10_000.0;
+/// Requests that a rate lets start at once: a second of the highest.
+pub const RATE_BURST_MAX: u32 = 10_000;
+/// Highest `max_in_flight` of an endpoint: half of one node's slots, for one node holds it.
+pub const MAX_IN_FLIGHT_MAX: u32 = 1000;
 
 // Retry policies.
 
@@ -177,6 +185,10 @@ pub const SLOT_BYTES: usize = 64 * 1024;
 /// A tenant may take up to this many times the slots that stay free beside it: alone three quarters of the node, each of ten
 /// tenants a tenth of all but 60 slots, which are left for the eleventh.
 pub const SLOTS_SHARE: usize = 3;
+/// For each slot that an endpoint has, so many must be left to its tenant before it takes one more: of 200 endpoints that hang
+/// each has seven, of 1,000 one or two, and there are slots for one that does not. An endpoint with none may always take
+/// one that its tenant has.
+pub const SLOTS_LEFT_PER_ENDPOINT: usize = 8;
 /// Bytes of payloads that one tenant's deliveries hold in memory; the rest is parked. Less when little is free.
 pub const DISPATCH_BYTES_PER_TENANT: usize = 64 * 1024 * 1024;
 /// Bytes of payloads that all deliveries hold in memory.
@@ -209,6 +221,11 @@ pub const LOAD_ROWS: usize = 64;
 pub const LOAD_BYTES: usize = 1024 * 1024;
 /// How long reading rows for sending may take.
 pub const LOAD_WAIT: Duration = Duration::from_secs(5);
+/// How long a request that a rate let through waits for its token, at most: it has a slot. More than reading its row may
+/// have put it behind others.
+pub const ADMISSION_WAIT: Duration = Duration::from_secs(1);
+/// How often it asks for one: as often as there are requests of its endpoint that may be before it.
+pub const ADMISSIONS: usize = 16;
 /// Statements at a time, from the shared pool, that set aside what cannot be sent now.
 pub const SETTING_ASIDE: usize = 1;
 

@@ -17,6 +17,7 @@ use posthorn_domain::endpoint::{EndpointState, KeepResponses};
 use posthorn_domain::event_type::{EventType, EventTypePattern};
 use posthorn_domain::header::CustomHeaders;
 use posthorn_domain::id::{EndpointId, KeyId, TenantId};
+use posthorn_domain::rate::RateLimit;
 use posthorn_domain::retry::RetryPolicy;
 use posthorn_domain::scope::Scope;
 use posthorn_domain::seal::KeyRing;
@@ -79,10 +80,23 @@ pub struct EndpointEntry {
     pub max_age: Duration,
     /// As `EndpointConfig::retry_policy`; the default policy where the row's cannot be read.
     pub retry_policy: RetryPolicy,
+    /// How many requests may start; `None`: no limit.
+    pub rate_limit: Option<RateLimit>,
+    /// How many requests may be under way over all nodes; `None`: [`posthorn_domain::limits::IN_FLIGHT_PER_ENDPOINT`]
+    /// on each.
+    pub max_in_flight: Option<u32>,
     /// Names the row of `endpoint_versions`.
     pub config_seq: i64,
     /// Ready, or the reason in words that name no secret.
     pub config: Result<EndpointConfig, String>,
+}
+
+impl EndpointEntry {
+    /// Whether it has a limit that holds exactly, over all nodes: one node alone sends to it, the owner of its shard.
+    #[must_use]
+    pub const fn is_strict(&self) -> bool {
+        self.rate_limit.is_some() || self.max_in_flight.is_some()
+    }
 }
 
 /// An API key, known by its hash alone.

@@ -12,13 +12,14 @@ mod key;
 mod tenant;
 
 pub use endpoint::{
-    Changes, Created, EndpointPatch, HeaderChanges, NewEndpoint, Patch, Patched, Sealer,
-    create_endpoint, delete_endpoint, patch_endpoint,
+    Changes, Created, EndpointPatch, HeaderChanges, NewEndpoint, Patch, Patched, RateChanges,
+    Sealer, create_endpoint, delete_endpoint, patch_endpoint,
 };
 pub use key::{Key, NewKey, Revoked, create_key, keys, revoke_key};
 use posthorn_domain::header::HeaderError;
 use posthorn_domain::id::TenantId;
 use posthorn_domain::metadata::MetadataError;
+use posthorn_domain::rate::RateLimitError;
 use sqlx::PgConnection;
 pub use tenant::{NewTenant, Tenant, create_tenant, tenants};
 
@@ -45,6 +46,9 @@ pub enum ConfigureError {
     /// The metadata, merged with what stays, is not valid.
     #[error("the metadata is not valid: {0}")]
     Metadata(#[source] MetadataError),
+    /// The rate, merged with what stays, is not valid.
+    #[error("the rate limit is not valid: {0}")]
+    RateLimit(#[source] RateLimitError),
     /// A secret could not be sealed, or what is sealed could not be opened.
     #[error("the master keys do not serve: {0}")]
     Seal(#[from] posthorn_domain::seal::SealError),

@@ -22,7 +22,7 @@ pub use dead_letters::{DeadLetter, DeadLetterFilter, DeadLetterKey, dead_letter,
 pub(crate) use deliveries::delivery_in;
 pub use deliveries::{Delivery, deliveries, delivery};
 pub use endpoints::{Endpoint, EndpointRef, endpoint, endpoints};
-pub(crate) use endpoints::{EndpointRow, endpoint_for_update};
+pub(crate) use endpoints::{EndpointRow, endpoint_for_update, rate_limit};
 pub use events::{Event, EventFilter, EventPayload, event, events, payload};
 pub use page::{Edge, Order, Page, PageKey, Slice};
 

@@ -60,9 +60,9 @@ pub(super) struct Endpoint {
     retry_delays_ms: Vec<u64>,
     /// Every delivery's end, in seconds from accept.
     max_age_s: u32,
-    /// Requests a second at most.
-    rate_limit: Option<BTreeMap<String, f64>>,
-    /// Requests at once at most; null: what the server allows each endpoint.
+    /// How many requests may start; null: no limit.
+    rate_limit: Option<Rate>,
+    /// Requests under way at most, over all nodes; null: 16 on each node.
     max_in_flight: Option<u32>,
     /// One deadline over connecting, headers and body.
     timeout_ms: u32,
@@ -110,6 +110,16 @@ impl HeaderSet {
     }
 }
 
+/// How many requests may start.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = RateLimit)]
+struct Rate {
+    /// Requests a second, in the long run.
+    per_second: f64,
+    /// Requests at once, after a rest.
+    burst: u32,
+}
+
 /// How requests are signed (Standard Webhooks).
 #[derive(Debug, Serialize, ToSchema)]
 struct Signing {
@@ -152,8 +162,11 @@ impl From<read::Endpoint> for Endpoint {
             retry_delays_ms: endpoint.retry_policy.delays_ms(),
             retry_policy: endpoint.retry_policy,
             max_age_s: endpoint.max_age_s,
-            rate_limit: None,
-            max_in_flight: None,
+            rate_limit: endpoint.rate_limit.map(|limit| Rate {
+                per_second: limit.per_second(),
+                burst: limit.burst(),
+            }),
+            max_in_flight: endpoint.max_in_flight,
             timeout_ms: endpoint.timeout_ms,
             fatal_statuses: endpoint.fatal_statuses,
             signing: Signing {

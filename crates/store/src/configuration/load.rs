@@ -22,6 +22,7 @@ use uuid::Uuid;
 
 use super::{EndpointConfig, EndpointEntry, KeyRecord, LiveSecret, Snapshot, TenantConfig};
 use crate::database::Database;
+use crate::read::rate_limit;
 
 /// What of the configuration to read.
 enum Which {
@@ -241,6 +242,9 @@ struct EndpointRow {
     headers_sealed: Option<Vec<u8>>,
     retry_policy: String,
     max_age_s: i32,
+    rate_per_second: Option<f64>,
+    rate_burst: Option<i32>,
+    max_in_flight: Option<i32>,
     timeout_ms: i32,
     fatal_statuses: Vec<i16>,
     keep_responses: String,
@@ -257,8 +261,8 @@ async fn read_endpoints(
 ) -> Result<(), sqlx::Error> {
     let rows = sqlx::query_as!(
         EndpointRow,
-        "SELECT tenant_id, id, url, event_types, headers_key_id, headers_sealed, retry_policy, max_age_s, timeout_ms,
-                fatal_statuses, keep_responses, state, config_seq
+        "SELECT tenant_id, id, url, event_types, headers_key_id, headers_sealed, retry_policy, max_age_s, rate_per_second,
+                rate_burst, max_in_flight, timeout_ms, fatal_statuses, keep_responses, state, config_seq
          FROM endpoints
          WHERE deleted_at IS NULL AND ($1::uuid[] IS NULL OR tenant_id = ANY ($1))",
         named,
@@ -305,6 +309,10 @@ fn entry(row: &EndpointRow, sealed: &[SealedSecret], ring: &KeyRing) -> Endpoint
         state: EndpointState::from_str(&row.state).unwrap_or(EndpointState::Disabled),
         max_age: Duration::from_secs(u64::try_from(row.max_age_s).unwrap_or(0)),
         retry_policy: policy.unwrap_or_default(),
+        rate_limit: rate_limit(row.rate_per_second, row.rate_burst),
+        max_in_flight: row
+            .max_in_flight
+            .and_then(|limit| u32::try_from(limit).ok()),
         config_seq: row.config_seq,
         config,
     }

@@ -3,13 +3,14 @@
 mod merge;
 mod secrets;
 
-pub use merge::{Changes, EndpointPatch, HeaderChanges, Patch};
+pub use merge::{Changes, EndpointPatch, HeaderChanges, Patch, RateChanges};
 use posthorn_domain::endpoint::{EndpointState, KeepResponses, SigningScheme};
 use posthorn_domain::event_type::EventTypePattern;
 use posthorn_domain::header::CustomHeaders;
 use posthorn_domain::id::EndpointId;
 use posthorn_domain::limits;
 use posthorn_domain::metadata::Metadata;
+use posthorn_domain::rate::RateLimit;
 use posthorn_domain::retry::RetryPolicy;
 use posthorn_domain::seal::Sealed;
 use posthorn_domain::secret::SigningSecret;
@@ -38,6 +39,10 @@ pub struct NewEndpoint {
     pub retry_policy: RetryPolicy,
     /// Every delivery's end, in seconds from accept; `None`: what the policy says.
     pub max_age_s: Option<u32>,
+    /// How many requests may start; `None`: no limit.
+    pub rate_limit: Option<RateLimit>,
+    /// How many requests may be under way over all nodes; `None`: each node's default.
+    pub max_in_flight: Option<u32>,
     /// One deadline over connect, headers and body, in milliseconds.
     pub timeout_ms: u32,
     /// Statuses that end a delivery at once.
@@ -222,6 +227,8 @@ fn as_endpoint(
             .unwrap_or_else(|| merge::default_max_age_s(&new.retry_policy)),
         max_age_given: new.max_age_s.is_some(),
         retry_policy: new.retry_policy,
+        rate_limit: new.rate_limit,
+        max_in_flight: new.max_in_flight,
         timeout_ms: new.timeout_ms,
         fatal_statuses: new.fatal_statuses,
         signing_schemes: new.signing_schemes,
@@ -242,6 +249,8 @@ struct Written {
     header_names: Vec<String>,
     retry_policy: String,
     max_age_s: i32,
+    rate_burst: Option<i32>,
+    max_in_flight: Option<i32>,
     timeout_ms: i32,
     fatal_statuses: Vec<i16>,
     schemes: Vec<String>,
@@ -259,6 +268,12 @@ impl Written {
             header_names,
             retry_policy: serde_json::to_string(&endpoint.retry_policy)?,
             max_age_s: i32::try_from(endpoint.max_age_s).unwrap_or(i32::MAX),
+            rate_burst: endpoint
+                .rate_limit
+                .and_then(|limit| i32::try_from(limit.burst()).ok()),
+            max_in_flight: endpoint
+                .max_in_flight
+                .and_then(|limit| i32::try_from(limit).ok()),
             timeout_ms: i32::try_from(endpoint.timeout_ms).unwrap_or(i32::MAX),
             fatal_statuses: endpoint
                 .fatal_statuses
@@ -301,11 +316,12 @@ async fn insert(
         "INSERT INTO endpoints
              (tenant_id, id, uid, url, description, event_types, headers_sealed, headers_key_id, header_names,
               retry_policy, max_age_s, max_age_given, timeout_ms, fatal_statuses, signing_schemes, keep_responses,
-              metadata, state, state_reason, config_seq)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
+              metadata, state, state_reason, config_seq, rate_per_second, rate_burst, max_in_flight)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)
          RETURNING id, uid, url, description, event_types, header_names, headers_key_id, headers_sealed,
-                   retry_policy, max_age_s, max_age_given, timeout_ms, fatal_statuses, signing_schemes,
-                   keep_responses, metadata, state, state_cause, state_reason, created_at, updated_at",
+                   retry_policy, max_age_s, max_age_given, rate_per_second, rate_burst, max_in_flight, timeout_ms,
+                   fatal_statuses, signing_schemes, keep_responses, metadata, state, state_cause, state_reason,
+                   created_at, updated_at",
         scope.tenant().uuid(),
         written.id.uuid(),
         endpoint.uid,
@@ -326,6 +342,9 @@ async fn insert(
         endpoint.state.as_str(),
         endpoint.state_reason,
         seq,
+        endpoint.rate_limit.map(|limit| limit.per_second()),
+        written.rate_burst,
+        written.max_in_flight,
     )
     .fetch_one(&mut **tx)
     .await
@@ -345,11 +364,13 @@ async fn update(
          SET uid = $3, url = $4, description = $5, event_types = $6, headers_sealed = $7, headers_key_id = $8,
              header_names = $9, retry_policy = $10, max_age_s = $11, max_age_given = $12, timeout_ms = $13,
              fatal_statuses = $14, signing_schemes = $15, keep_responses = $16, metadata = $17, state = $18,
-             state_cause = $19, state_reason = $20, config_seq = $21, updated_at = now()
+             state_cause = $19, state_reason = $20, config_seq = $21, rate_per_second = $22, rate_burst = $23,
+             max_in_flight = $24, updated_at = now()
          WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
          RETURNING id, uid, url, description, event_types, header_names, headers_key_id, headers_sealed,
-                   retry_policy, max_age_s, max_age_given, timeout_ms, fatal_statuses, signing_schemes,
-                   keep_responses, metadata, state, state_cause, state_reason, created_at, updated_at",
+                   retry_policy, max_age_s, max_age_given, rate_per_second, rate_burst, max_in_flight, timeout_ms,
+                   fatal_statuses, signing_schemes, keep_responses, metadata, state, state_cause, state_reason,
+                   created_at, updated_at",
         scope.tenant().uuid(),
         written.id.uuid(),
         endpoint.uid,
@@ -371,6 +392,9 @@ async fn update(
         endpoint.state_cause.map(posthorn_domain::endpoint::StateCause::as_str),
         endpoint.state_reason,
         seq,
+        endpoint.rate_limit.map(|limit| limit.per_second()),
+        written.rate_burst,
+        written.max_in_flight,
     )
     .fetch_one(&mut **tx)
     .await

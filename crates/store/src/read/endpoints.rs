@@ -5,6 +5,7 @@ use std::str::FromStr;
 use chrono::{DateTime, Utc};
 use posthorn_domain::endpoint::{EndpointState, KeepResponses, SigningScheme, StateCause};
 use posthorn_domain::id::EndpointId;
+use posthorn_domain::rate::RateLimit;
 use posthorn_domain::retry::RetryPolicy;
 use sqlx::{Postgres, Transaction};
 use uuid::Uuid;
@@ -35,6 +36,10 @@ pub struct Endpoint {
     pub max_age_s: u32,
     /// The end was given; else it follows from the policy.
     pub max_age_given: bool,
+    /// How many requests may start; `None`: no limit.
+    pub rate_limit: Option<RateLimit>,
+    /// How many requests may be under way over all nodes; `None`: each node's default.
+    pub max_in_flight: Option<u32>,
     /// One deadline over connect, headers and body, in milliseconds.
     pub timeout_ms: u32,
     /// Statuses that end a delivery at once.
@@ -101,6 +106,9 @@ pub(crate) struct EndpointRow {
     pub(crate) retry_policy: String,
     pub(crate) max_age_s: i32,
     pub(crate) max_age_given: bool,
+    pub(crate) rate_per_second: Option<f64>,
+    pub(crate) rate_burst: Option<i32>,
+    pub(crate) max_in_flight: Option<i32>,
     pub(crate) timeout_ms: i32,
     pub(crate) fatal_statuses: Vec<i16>,
     pub(crate) signing_schemes: Vec<String>,
@@ -135,6 +143,10 @@ impl EndpointRow {
                 .map_err(|_| DatabaseError::Unreadable("the endpoint's retry policy"))?,
             max_age_s: u32::try_from(self.max_age_s).unwrap_or(0),
             max_age_given: self.max_age_given,
+            rate_limit: rate_limit(self.rate_per_second, self.rate_burst),
+            max_in_flight: self
+                .max_in_flight
+                .and_then(|limit| u32::try_from(limit).ok()),
             timeout_ms: u32::try_from(self.timeout_ms).unwrap_or(0),
             fatal_statuses: self
                 .fatal_statuses
@@ -151,6 +163,12 @@ impl EndpointRow {
             updated_at: self.updated_at,
         })
     }
+}
+
+/// A rate as it lies in its two columns. One that this program does not understand is none: the columns' own
+/// constraints are no wider.
+pub(crate) fn rate_limit(per_second: Option<f64>, burst: Option<i32>) -> Option<RateLimit> {
+    RateLimit::new(per_second?, u32::try_from(burst?).ok()?).ok()
 }
 
 fn word<T: FromStr>(text: &str, what: &'static str) -> Result<T, DatabaseError> {
@@ -178,8 +196,9 @@ pub async fn endpoints(
             sqlx::query_as!(
                 EndpointRow,
                 "SELECT id, uid, url, description, event_types, header_names, headers_key_id, headers_sealed,
-                        retry_policy, max_age_s, max_age_given, timeout_ms, fatal_statuses, signing_schemes,
-                        keep_responses, metadata, state, state_cause, state_reason, created_at, updated_at
+                        retry_policy, max_age_s, max_age_given, rate_per_second, rate_burst, max_in_flight, timeout_ms,
+                        fatal_statuses, signing_schemes, keep_responses, metadata, state, state_cause, state_reason,
+                        created_at, updated_at
                  FROM endpoints
                  WHERE tenant_id = $1 AND id >= $2 AND id < $3 AND deleted_at IS NULL
                  ORDER BY id " + $direction + "
@@ -226,8 +245,9 @@ async fn find(
     let row = sqlx::query_as!(
         EndpointRow,
         "SELECT id, uid, url, description, event_types, header_names, headers_key_id, headers_sealed,
-                retry_policy, max_age_s, max_age_given, timeout_ms, fatal_statuses, signing_schemes,
-                keep_responses, metadata, state, state_cause, state_reason, created_at, updated_at
+                retry_policy, max_age_s, max_age_given, rate_per_second, rate_burst, max_in_flight, timeout_ms,
+                fatal_statuses, signing_schemes, keep_responses, metadata, state, state_cause, state_reason,
+                created_at, updated_at
          FROM endpoints
          WHERE tenant_id = $1 AND (id = $2 OR uid = $3) AND deleted_at IS NULL",
         scope.tenant().uuid(),
@@ -249,8 +269,9 @@ pub(crate) async fn endpoint_for_update(
     let row = sqlx::query_as!(
         EndpointRow,
         "SELECT id, uid, url, description, event_types, header_names, headers_key_id, headers_sealed,
-                retry_policy, max_age_s, max_age_given, timeout_ms, fatal_statuses, signing_schemes,
-                keep_responses, metadata, state, state_cause, state_reason, created_at, updated_at
+                retry_policy, max_age_s, max_age_given, rate_per_second, rate_burst, max_in_flight, timeout_ms,
+                fatal_statuses, signing_schemes, keep_responses, metadata, state, state_cause, state_reason,
+                created_at, updated_at
          FROM endpoints
          WHERE tenant_id = $1 AND (id = $2 OR uid = $3) AND deleted_at IS NULL
          FOR UPDATE",

@@ -92,8 +92,6 @@ async fn fields_that_are_not_built_or_not_there_are_refused_and_named() {
     for field in [
         "urll",
         "filter",
-        "rate_limit",
-        "max_in_flight",
         "application",
         "body",
         "operational",
@@ -164,6 +162,92 @@ async fn every_wrong_field_is_told_at_once() {
         "uid_invalid",
     ] {
         assert!(codes.contains(&code.to_owned()), "{code} in {codes:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_rate_is_set_changed_number_by_number_and_lifted_by_null() {
+    let api = Api::start().await;
+    let program = api.program().await;
+    let fields = json!({ "uid": "one", "rate_limit": { "per_second": 0.5 }, "max_in_flight": 3 });
+    program.endpoint(fields).await;
+    for (change, rate, in_flight) in [
+        (
+            json!({}),
+            json!({ "per_second": 0.5, "burst": 1 }),
+            json!(3),
+        ),
+        (
+            json!({ "rate_limit": { "burst": 7 } }),
+            json!({ "per_second": 0.5, "burst": 7 }),
+            json!(3),
+        ),
+        (
+            json!({ "rate_limit": { "per_second": 10, "burst": null }, "max_in_flight": null }),
+            json!({ "per_second": 10.0, "burst": 1 }),
+            json!(null),
+        ),
+        (json!({ "rate_limit": null }), json!(null), json!(null)),
+    ] {
+        program
+            .patch("/v1/endpoints/uid:one", &change)
+            .await
+            .expect(200);
+        let read = program.get("/v1/endpoints/uid:one").await.expect(200);
+        assert_eq!(
+            (&read["rate_limit"], &read["max_in_flight"]),
+            (&rate, &in_flight),
+            "after {change}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_limit_out_of_its_range_is_refused_on_create_and_on_change() {
+    let api = Api::start().await;
+    let program = api.program().await;
+    program.endpoint(json!({ "uid": "one" })).await;
+    for (limit, pointer) in [
+        (
+            json!({ "rate_limit": { "per_second": 0.009 } }),
+            "/rate_limit/per_second",
+        ),
+        (
+            json!({ "rate_limit": { "per_second": 10_001 } }),
+            "/rate_limit/per_second",
+        ),
+        (
+            json!({ "rate_limit": { "burst": 5 } }),
+            "/rate_limit/per_second",
+        ),
+        (
+            json!({ "rate_limit": { "per_second": 1, "burst": 0 } }),
+            "/rate_limit/burst",
+        ),
+        (json!({ "max_in_flight": 0 }), "/max_in_flight"),
+        (json!({ "max_in_flight": 1_001 }), "/max_in_flight"),
+    ] {
+        let mut whole = limit.clone();
+        whole["url"] = json!("http://127.0.0.1:9/");
+        let made = program.post(ENDPOINTS, &whole).await;
+        let made = made.refuses(422, "field_invalid");
+        let changed = program.patch("/v1/endpoints/uid:one", &limit).await;
+        let changed = changed.refuses(422, "field_invalid");
+        for refused in [made, changed] {
+            assert_eq!(refused["errors"][0]["pointer"], pointer, "{limit}");
+        }
+    }
+    for unlike in [
+        json!(5),
+        json!([5, 1]),
+        json!({ "per_second": 1, "per_minute": 5 }),
+    ] {
+        let change = json!({ "rate_limit": unlike });
+        assert_eq!(
+            program.patch("/v1/endpoints/uid:one", &change).await.status,
+            422,
+            "{change}"
+        );
     }
 }
 

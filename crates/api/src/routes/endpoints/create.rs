@@ -14,7 +14,7 @@ use posthorn_store::configure::{self, NewEndpoint};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::fields::{self, SigningRequest};
+use super::fields::{self, RateRequest, SigningRequest};
 use super::{EndpointWithSecret, policy};
 use crate::authenticate::Caller;
 use crate::body::Json;
@@ -56,6 +56,14 @@ pub(in crate::routes) struct CreateEndpoint {
     #[serde(default)]
     #[schema(minimum = 60, maximum = 2_592_000)]
     max_age_s: Option<u32>,
+    /// How many requests may start. Null, the default: no limit.
+    #[serde(default)]
+    #[schema(value_type = Option<RateRequest>)]
+    rate_limit: Option<Object<RateRequest>>,
+    /// How many requests may be under way, exactly. Default (null): 16 on each node.
+    #[serde(default)]
+    #[schema(minimum = 1, maximum = 1000)]
+    max_in_flight: Option<u32>,
     /// One deadline over connecting, headers and body. Default 15,000.
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, minimum = 1000, maximum = 30_000)]
@@ -161,6 +169,12 @@ impl CreateEndpoint {
         let max_age_s = self
             .max_age_s
             .and_then(|seconds| fields::max_age_s(seconds, &mut faults));
+        let rate_limit = self
+            .rate_limit
+            .and_then(|Object(rate)| rate.whole(&mut faults));
+        let max_in_flight = self
+            .max_in_flight
+            .and_then(|limit| fields::max_in_flight(limit, &mut faults));
         let timeout_ms = self
             .timeout_ms
             .and_then(|millis| fields::timeout_ms(millis, &mut faults));
@@ -180,6 +194,8 @@ impl CreateEndpoint {
                         .map(|Object(policy)| policy)
                         .unwrap_or_default(),
                     max_age_s,
+                    rate_limit,
+                    max_in_flight,
                     timeout_ms: timeout_ms.unwrap_or(TIMEOUT_DEFAULT_MS),
                     fatal_statuses: fatal.unwrap_or_default(),
                     signing_schemes: schemes,

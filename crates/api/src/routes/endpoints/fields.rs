@@ -8,16 +8,18 @@ use posthorn_domain::event_type::EventTypePattern;
 use posthorn_domain::header::CustomHeaders;
 use posthorn_domain::limits;
 use posthorn_domain::metadata::Metadata;
+use posthorn_domain::rate::{RateLimit, RateLimitError};
 use posthorn_domain::secret::SigningSecret;
 use posthorn_domain::uid::Uid;
 use posthorn_domain::url::{EndpointUrl, Host, UrlError};
+use posthorn_store::configure::{Patch, RateChanges};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::failure::header_problem;
+use crate::failure::{header_problem, rate_pointer};
 use crate::faults::Faults;
 use crate::problem::Problem;
-use crate::wire::present;
+use crate::wire::{Change, present};
 
 /// What the names of the signature's headers begin with: those of Standard Webhooks.
 pub(super) const HEADER_PREFIX: &str = "webhook";
@@ -161,6 +163,64 @@ pub(super) fn timeout_ms(millis: u32, faults: &mut Faults) -> Option<u32> {
         in_ms(limits::TIMEOUT_MAX),
         faults,
     )
+}
+
+/// How many requests may start.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = RateLimitRequest)]
+pub(super) struct RateRequest {
+    /// Requests a second, in the long run. In a change it may be absent, and stays.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false, minimum = 0.01, maximum = 10_000)]
+    per_second: Option<f64>,
+    /// How many requests may start at once, after a rest. Default (null): 1.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 10_000)]
+    burst: Change<u32>,
+}
+
+impl RateRequest {
+    fn changes(&self) -> RateChanges {
+        RateChanges {
+            per_second: self.per_second,
+            burst: match self.burst {
+                Change::Absent => Patch::Keep,
+                Change::Null => Patch::Clear,
+                Change::Value(burst) => Patch::Set(burst),
+            },
+        }
+    }
+
+    /// The rate of an endpoint that had none.
+    pub(super) fn whole(&self, faults: &mut Faults) -> Option<RateLimit> {
+        let rate = self.changes().merge(None);
+        let pointer = rate.err().map_or("", rate_pointer);
+        faults.keep(pointer, Problem::FieldInvalid, rate)
+    }
+
+    /// A change of a rate. That there is one to change is for the store to see.
+    pub(super) fn change(&self, faults: &mut Faults) -> Option<RateChanges> {
+        let changes = self.changes();
+        match changes.merge(None) {
+            Ok(_) | Err(RateLimitError::PerSecondMissing) => {}
+            Err(error) => {
+                faults.add(
+                    rate_pointer(error),
+                    Problem::FieldInvalid,
+                    error.to_string(),
+                );
+                return None;
+            }
+        }
+        Some(changes)
+    }
+}
+
+/// How many requests may be under way.
+pub(super) fn max_in_flight(limit: u32, faults: &mut Faults) -> Option<u32> {
+    let most = u64::from(limits::MAX_IN_FLIGHT_MAX);
+    within("/max_in_flight", limit, 1, most, faults)
 }
 
 fn within(pointer: &str, value: u32, least: u64, most: u64, faults: &mut Faults) -> Option<u32> {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::create::TIMEOUT_DEFAULT_MS;
-use super::fields::{self, SigningRequest};
+use super::fields::{self, RateRequest, SigningRequest};
 use super::{EndpointWithSecret, policy};
 use crate::authenticate::Caller;
 use crate::body::Json;
@@ -53,6 +53,14 @@ pub(in crate::routes) struct UpdateEndpoint {
     #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 60, maximum = 2_592_000)]
     max_age_s: Change<u32>,
+    /// How many requests may start; a number that is not named stays. Null: no limit.
+    #[serde(default)]
+    #[schema(value_type = Option<RateRequest>)]
+    rate_limit: Change<Object<RateRequest>>,
+    /// How many requests may be under way, exactly; null: 16 on each node.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
+    max_in_flight: Change<u32>,
     /// One deadline over connecting, headers and body.
     #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1000, maximum = 30_000)]
@@ -181,6 +189,10 @@ impl UpdateEndpoint {
                 .map(|Object(policy)| policy),
             max_age_s: patch(self.max_age_s, |seconds| {
                 fields::max_age_s(seconds, &mut faults)
+            }),
+            rate_limit: patch(self.rate_limit, |Object(rate)| rate.change(&mut faults)),
+            max_in_flight: patch(self.max_in_flight, |limit| {
+                fields::max_in_flight(limit, &mut faults)
             }),
             timeout_ms: self
                 .timeout_ms

@@ -6,6 +6,7 @@ use posthorn_domain::endpoint::{EndpointState, KeepResponses, SigningScheme};
 use posthorn_domain::event_type::EventTypePattern;
 use posthorn_domain::header::CustomHeaders;
 use posthorn_domain::metadata::Metadata;
+use posthorn_domain::rate::{RateLimit, RateLimitError};
 use posthorn_domain::retry::RetryPolicy;
 use posthorn_domain::url::EndpointUrl;
 
@@ -54,6 +55,34 @@ impl HeaderChanges {
     }
 }
 
+/// What becomes of an endpoint's rate. What is kept stays as it is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RateChanges {
+    /// Requests a second.
+    pub per_second: Option<f64>,
+    /// Requests at once; cleared: one.
+    pub burst: Patch<u32>,
+}
+
+impl RateChanges {
+    /// The rate after the change.
+    ///
+    /// # Errors
+    /// When a number is out of its range, or there was no rate and the change names none.
+    pub fn merge(&self, old: Option<RateLimit>) -> Result<RateLimit, RateLimitError> {
+        let per_second = self
+            .per_second
+            .or_else(|| old.map(|old| old.per_second()))
+            .ok_or(RateLimitError::PerSecondMissing)?;
+        let burst = match self.burst {
+            Patch::Keep => old.map_or(RateLimit::BURST_DEFAULT, |old| old.burst()),
+            Patch::Clear => RateLimit::BURST_DEFAULT,
+            Patch::Set(burst) => burst,
+        };
+        RateLimit::new(per_second, burst)
+    }
+}
+
 /// Changes of an endpoint. What is `None` or kept stays as it is.
 #[derive(Clone, Default)]
 pub struct EndpointPatch {
@@ -71,6 +100,10 @@ pub struct EndpointPatch {
     pub retry_policy: Option<RetryPolicy>,
     /// Every delivery's end, in seconds; cleared: what the policy says.
     pub max_age_s: Patch<u32>,
+    /// How many requests may start; cleared: no limit.
+    pub rate_limit: Patch<RateChanges>,
+    /// How many requests may be under way; cleared: each node's default.
+    pub max_in_flight: Patch<u32>,
     /// One deadline over connect, headers and body, in milliseconds.
     pub timeout_ms: Option<u32>,
     /// Statuses that end a delivery at once.
@@ -102,6 +135,8 @@ impl EndpointPatch {
             && self.headers.is_none()
             && self.retry_policy.is_none()
             && self.max_age_s == Patch::Keep
+            && self.rate_limit == Patch::Keep
+            && self.max_in_flight == Patch::Keep
             && self.timeout_ms.is_none()
             && self.fatal_statuses.is_none()
             && self.signing_schemes.is_none()
@@ -128,6 +163,15 @@ impl EndpointPatch {
         set(patterns, &mut endpoint.event_types);
         set(self.retry_policy, &mut endpoint.retry_policy);
         merge_max_age(&self.max_age_s, &mut endpoint);
+        match self.rate_limit {
+            Patch::Keep => {}
+            Patch::Clear => endpoint.rate_limit = None,
+            Patch::Set(changes) => {
+                let merged = changes.merge(endpoint.rate_limit);
+                endpoint.rate_limit = Some(merged.map_err(ConfigureError::RateLimit)?);
+            }
+        }
+        apply(self.max_in_flight, &mut endpoint.max_in_flight);
         set(self.timeout_ms, &mut endpoint.timeout_ms);
         set(self.fatal_statuses, &mut endpoint.fatal_statuses);
         set(self.signing_schemes, &mut endpoint.signing_schemes);
@@ -221,6 +265,8 @@ mod tests {
             max_age_s: default_max_age_s(&retry_policy),
             max_age_given: false,
             retry_policy,
+            rate_limit: None,
+            max_in_flight: None,
             timeout_ms: 15_000,
             fatal_statuses: Vec::new(),
             signing_schemes: vec![SigningScheme::V1],
@@ -281,6 +327,25 @@ mod tests {
         .merge(before)
         .unwrap();
         assert_eq!(after.max_age_s, 600);
+    }
+
+    #[test]
+    fn a_rate_is_merged_number_by_number() {
+        let rate = |per_second, burst| RateLimit::new(per_second, burst).unwrap();
+        let merge = |per_second, burst, old| RateChanges { per_second, burst }.merge(old);
+        assert_eq!(merge(Some(5.0), Patch::Keep, None), Ok(rate(5.0, 1)));
+        assert_eq!(
+            merge(None, Patch::Set(3), Some(rate(5.0, 1))),
+            Ok(rate(5.0, 3))
+        );
+        assert_eq!(
+            merge(Some(7.0), Patch::Clear, Some(rate(5.0, 3))),
+            Ok(rate(7.0, 1))
+        );
+        assert_eq!(
+            merge(None, Patch::Set(3), None),
+            Err(RateLimitError::PerSecondMissing)
+        );
     }
 
     #[test]
