@@ -1,4 +1,4 @@
-//! What stands at `/`: one page that says that the console is not part of this build, and where to go instead.
+//! What stands at `/`: one page that says that the console is not built yet, and where to go instead.
 //!
 //! It serves that page with headers that let it load, run and be framed by nothing. It knows neither the API nor
 //! the database; its only neighbour is `server`, which mounts [`router`].

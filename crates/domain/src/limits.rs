@@ -237,6 +237,9 @@ pub const LEASE_TTL: Duration = Duration::from_secs(8);
 pub const WATERMARK_EVERY: Duration = Duration::from_secs(1);
 /// How often a node looks for changes of the configuration.
 pub const CONFIG_POLL: Duration = Duration::from_millis(250);
+/// After how long a change of the configuration is in force on every node that reaches the database and is not overloaded:
+/// a look and a half, and the reading.
+pub const CHANGE_IN_FORCE: Duration = Duration::from_millis(600);
 /// Slots that endpoints are spread over: the values of one byte.
 pub const SHARDS: usize = 256;
 

@@ -36,6 +36,33 @@ pub(crate) async fn ring(
     Ok(ring)
 }
 
+/// Proves the ring that is given, or lies beside the data, against the database; makes and changes nothing. False where there
+/// is none to prove.
+///
+/// # Errors
+/// When it does not parse, is not the one that sealed this database, or is missing where something is sealed.
+pub(crate) async fn prove(
+    given: Option<&SecretString>,
+    data_dir: Option<&Path>,
+    login: &Login,
+) -> anyhow::Result<bool> {
+    let file = data_dir.map(|folder| folder.join("master.keys"));
+    let ring = match (given, file) {
+        (Some(text), _) => KeyRing::parse(text.expose_secret()).context("POSTHORN_MASTER_KEYS")?,
+        (None, Some(path)) if path.exists() => {
+            let text = SecretString::from(fs::read_to_string(&path)?);
+            KeyRing::parse(text.expose_secret()).with_context(|| path.display().to_string())?
+        }
+        (None, Some(path)) => {
+            refuse_where_something_is_sealed(&path, login).await?;
+            return Ok(false);
+        }
+        (None, None) => return Ok(false),
+    };
+    master_key::prove(login, &ring).await?;
+    Ok(true)
+}
+
 async fn from_file(path: &Path, login: &Login, entropy: Entropy) -> anyhow::Result<KeyRing> {
     let text = match fs::read_to_string(path) {
         Ok(text) => SecretString::from(text),

@@ -60,19 +60,26 @@ pub async fn known(login: &Login) -> Result<Vec<String>, MasterKeyError> {
     Ok(ids)
 }
 
-/// Opens what each known key sealed; remembers the ring's first key when it is new here. `nonce` must be
-/// fresh random bytes.
+/// Opens what each known key sealed, and changes nothing.
 ///
 /// # Errors
 /// When a key is missing from the ring or is another than the one that sealed.
-pub async fn probe(login: &Login, ring: &KeyRing, nonce: [u8; 12]) -> Result<(), MasterKeyError> {
+pub async fn prove(login: &Login, ring: &KeyRing) -> Result<(), MasterKeyError> {
     let mut connection = login.connect_as_system().await?;
     let rows = sqlx::query!("SELECT key_id, sealed FROM master_key_probe ORDER BY key_id")
         .fetch_all(&mut connection)
         .await?;
-    for row in rows {
-        opens(ring, &row.key_id, &row.sealed)?;
-    }
+    rows.iter()
+        .try_for_each(|row| opens(ring, &row.key_id, &row.sealed))
+}
+
+/// The same, and remembers the ring's first key when it is new here. `nonce` must be fresh random bytes.
+///
+/// # Errors
+/// As [`prove`].
+pub async fn probe(login: &Login, ring: &KeyRing, nonce: [u8; 12]) -> Result<(), MasterKeyError> {
+    prove(login, ring).await?;
+    let mut connection = login.connect_as_system().await?;
     let sealed = ring.seal(KNOWN_TEXT, BOUND_TO, nonce)?;
     sqlx::query!(
         "INSERT INTO master_key_probe (key_id, sealed) VALUES ($1, $2) ON CONFLICT (key_id) DO NOTHING",

@@ -1,13 +1,18 @@
 //! `posthorn doctor`: everything that can be asked without changing anything.
 
+use std::path::Path;
+
 use posthorn_domain::limits;
 use posthorn_store::database::Database;
 use posthorn_store::migrate::{self, Login, Standing};
 use posthorn_store::oracle;
+use secrecy::SecretString;
 use serde_json::json;
 
 use super::{CommonFlags, DatabaseFlags};
 use crate::database::Reach;
+use crate::managed::Cluster;
+use crate::master_keys;
 
 /// One question and its answer.
 struct Finding {
@@ -19,7 +24,8 @@ struct Finding {
 pub(super) async fn run(common: &CommonFlags, database: &DatabaseFlags) -> anyhow::Result<()> {
     let (settings, environment) = common.settings(database)?;
     let reach = Reach::open(&settings.database, &environment).await?;
-    let findings = examine(reach.server()).await;
+    let data_dir = reach.cluster().map(Cluster::data_dir);
+    let findings = examine(reach.server(), settings.master_keys.as_ref(), data_dir).await;
     let place = reach.describe();
     reach.close().await?;
     let bad = findings
@@ -29,20 +35,24 @@ pub(super) async fn run(common: &CommonFlags, database: &DatabaseFlags) -> anyho
     let lines: Vec<String> = findings.iter().map(Finding::line).collect();
     let objects: Vec<serde_json::Value> = findings.iter().map(Finding::object).collect();
     common.output.print(
-        &format!("database   {place}\n{}", lines.join("\n")),
+        &format!("database    {place}\n{}", lines.join("\n")),
         &json!({ "ok": bad == 0, "database": place, "findings": objects }),
     )?;
     anyhow::ensure!(bad == 0, "{bad} of {} findings are bad", findings.len());
     Ok(())
 }
 
-async fn examine(login: Login) -> Vec<Finding> {
+async fn examine(
+    login: Login,
+    master_keys: Option<&SecretString>,
+    data_dir: Option<&Path>,
+) -> Vec<Finding> {
     let mut findings = match migrate::inspect(&login).await {
         Ok(standing) => examine_schema(&standing),
         Err(error) => return vec![Finding::bad("schema", error.to_string())],
     };
     if findings.iter().all(|finding| finding.answer.is_ok()) {
-        findings.extend(examine_deliveries(login).await);
+        findings.extend(examine_inside(login, master_keys, data_dir).await);
     }
     findings
 }
@@ -71,16 +81,31 @@ fn examine_schema(standing: &Standing) -> Vec<Finding> {
     ]
 }
 
-/// INV-2: nothing that was promised is nowhere.
-async fn examine_deliveries(login: Login) -> Vec<Finding> {
+/// What can only be asked of a schema that is complete.
+async fn examine_inside(
+    login: Login,
+    master_keys: Option<&SecretString>,
+    data_dir: Option<&Path>,
+) -> Vec<Finding> {
     let login = match login.vet().await {
         Ok(login) => login,
         Err(error) => return vec![Finding::bad("login", error.to_string())],
     };
+    let keys = match master_keys::prove(master_keys, data_dir, &login).await {
+        Ok(true) => Finding::good("master keys", "they open what is sealed here"),
+        Ok(false) => Finding::good("master keys", "none given, so not looked at"),
+        Err(error) => Finding::bad("master keys", format!("{error:#}")),
+    };
+    let user = Finding::good("login", login.user());
+    vec![user, keys, examine_deliveries(login).await]
+}
+
+/// INV-2: nothing that was promised is nowhere.
+async fn examine_deliveries(login: Login) -> Finding {
     let database = Database::new(login.database_options(1, 1));
     let lost = oracle::lost(&database, limits::LOST_SHOWN).await;
     database.close().await;
-    let deliveries = match lost {
+    match lost {
         Ok(lost) if lost.is_empty() => Finding::good("deliveries", "none is lost"),
         Ok(lost) => {
             let ids: Vec<String> = lost.iter().map(ToString::to_string).collect();
@@ -90,8 +115,7 @@ async fn examine_deliveries(login: Login) -> Vec<Finding> {
             )
         }
         Err(error) => Finding::bad("deliveries", error.to_string()),
-    };
-    vec![Finding::good("login", login.user()), deliveries]
+    }
 }
 
 impl Finding {
@@ -111,8 +135,8 @@ impl Finding {
 
     fn line(&self) -> String {
         match &self.answer {
-            Ok(text) => format!("{:<10} {text}", self.question),
-            Err(text) => format!("{:<10} BAD: {text}", self.question),
+            Ok(text) => format!("{:<11} {text}", self.question),
+            Err(text) => format!("{:<11} BAD: {text}", self.question),
         }
     }
 

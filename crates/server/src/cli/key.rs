@@ -56,7 +56,10 @@ pub(super) async fn run(common: &CommonFlags, verb: Verb) -> anyhow::Result<()> 
                 limits::NAME_CHARS
             );
             let made = session::with(common, &database, async |session| {
-                create(session, tenant, name, scopes).await
+                let made = create(session, tenant, name, scopes).await?;
+                // Nodes read their configuration by the clock: a key that is printed is one they know.
+                session.clock.sleep(limits::CHANGE_IN_FORCE).await;
+                Ok(made)
             });
             let (id, text) = made.await?;
             let text = text.expose_secret();
