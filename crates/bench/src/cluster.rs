@@ -30,6 +30,7 @@ const SETTINGS: &[&str] = &[
 
 /// A running cluster; it is stopped and removed with this value.
 pub(crate) struct Cluster {
+    bin: PathBuf,
     folder: PathBuf,
     port: u16,
     server: Child,
@@ -70,33 +71,30 @@ impl Cluster {
         );
         let port = free_port()?;
         let counts_statements = has_statement_counter(bin);
-        let mut server = command(bin, "postgres", user.as_ref(), &folder);
-        server
-            .arg("-D")
-            .arg(&data)
-            .arg("-k")
-            .arg(&folder)
-            .args(["-p", &port.to_string()]);
-        for setting in SETTINGS {
-            server.args(["-c", setting]);
-        }
-        if counts_statements {
-            server.args(["-c", "shared_preload_libraries=pg_stat_statements"]);
-        }
-        let log = fs::File::create(folder.join("postgres.log"))?;
-        server
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log);
-        let server = server.spawn().context("starting PostgreSQL")?;
+        let server = serve(bin, &folder, port, counts_statements)?;
         let mut cluster = Self {
+            bin: bin.to_owned(),
             folder,
             port,
             server,
             counts_statements,
         };
-        cluster.wait_until_ready(bin)?;
+        cluster.wait_until_ready()?;
         Ok(cluster)
+    }
+
+    /// Ends it as a crash would, and starts it again.
+    pub(crate) fn crash(&mut self) -> anyhow::Result<()> {
+        self.stop_at_once();
+        self.server = serve(&self.bin, &self.folder, self.port, self.counts_statements)?;
+        self.wait_until_ready()
+    }
+
+    /// PostgreSQL's immediate shutdown: no checkpoint, and a recovery at the next start.
+    fn stop_at_once(&mut self) {
+        let pid = i32::try_from(self.server.id()).ok().and_then(Pid::from_raw);
+        let _ = pid.map(|pid| kill_process(pid, Signal::QUIT));
+        let _ = self.server.wait();
     }
 
     /// Where a superuser connects.
@@ -114,10 +112,10 @@ impl Cluster {
         &self.folder
     }
 
-    fn wait_until_ready(&mut self, bin: &Path) -> anyhow::Result<()> {
+    fn wait_until_ready(&mut self) -> anyhow::Result<()> {
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_mins(1) {
-            let mut ready = Command::new(bin.join("pg_isready"));
+            let mut ready = Command::new(self.bin.join("pg_isready"));
             ready.args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()]);
             // Without that program (the wheel lacks it) an open port has to do.
             let answers = match ready.status() {
@@ -139,12 +137,36 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // An immediate stop: nothing of it is kept. What fails here leaves a folder behind, no more.
-        let pid = i32::try_from(self.server.id()).ok().and_then(Pid::from_raw);
-        let _ = pid.map(|pid| kill_process(pid, Signal::QUIT));
-        let _ = self.server.wait();
+        // Nothing of it is kept. What fails here leaves a folder behind, no more.
+        self.stop_at_once();
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+fn serve(bin: &Path, folder: &Path, port: u16, counts_statements: bool) -> anyhow::Result<Child> {
+    let user = unprivileged()?;
+    let mut server = command(bin, "postgres", user.as_ref(), folder);
+    server
+        .arg("-D")
+        .arg(folder.join("data"))
+        .arg("-k")
+        .arg(folder)
+        .args(["-p", &port.to_string()]);
+    for setting in SETTINGS {
+        server.args(["-c", setting]);
+    }
+    if counts_statements {
+        server.args(["-c", "shared_preload_libraries=pg_stat_statements"]);
+    }
+    let log = fs::File::options()
+        .create(true)
+        .append(true)
+        .open(folder.join("postgres.log"))?;
+    server
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log);
+    server.spawn().context("starting PostgreSQL")
 }
 
 fn command(bin: &Path, program: &str, user: Option<&User>, folder: &Path) -> Command {

@@ -7,7 +7,7 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -85,7 +85,12 @@ pub(crate) struct Load {
     pub(crate) connections: usize,
     /// When.
     pub(crate) pace: Pace,
+    /// Where the ids of accepted events are kept, if anybody wants them.
+    pub(crate) accepted: Option<Ids>,
 }
+
+/// Ids of accepted events.
+pub(crate) type Ids = Arc<Mutex<Vec<String>>>;
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -139,6 +144,7 @@ pub(crate) async fn run(args: LoadArgs) -> anyhow::Result<()> {
         duration: Duration::from_secs(args.seconds),
         connections: args.connections,
         pace,
+        accepted: None,
     };
     println!("{}", serde_json::to_string_pretty(&send(&load).await?)?);
     Ok(())
@@ -185,7 +191,8 @@ async fn send_over_one(load: Load, place: usize, begin: Instant, tally: Arc<Tall
             return;
         };
         match client.send(request).await {
-            Ok((status, _)) if status.is_success() => {
+            Ok((status, answer)) if status.is_success() => {
+                load.keep(&answer);
                 tally
                     .accept
                     .record(payload::now_us().saturating_sub(meant_us));
@@ -203,6 +210,17 @@ async fn send_over_one(load: Load, place: usize, begin: Instant, tally: Arc<Tall
 #[expect(clippy::cast_precision_loss, reason = "no count here comes near 2^52")]
 fn moment(turn: u64, place: usize, connections: usize, rate: f64) -> Duration {
     Duration::from_secs_f64((turn as f64 * connections as f64 + place as f64) / rate.max(0.001))
+}
+
+impl Load {
+    fn keep(&self, answer: &[u8]) {
+        let Some(ids) = &self.accepted else { return };
+        let answer: Option<serde_json::Value> = serde_json::from_slice(answer).ok();
+        let id = answer.and_then(|answer| answer.get("id")?.as_str().map(str::to_owned));
+        ids.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(id);
+    }
 }
 
 impl Target {

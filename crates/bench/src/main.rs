@@ -26,6 +26,8 @@ mod program;
 mod report;
 mod scenario;
 mod sink;
+mod stage;
+mod trial;
 
 use std::{net::SocketAddr, process::ExitCode};
 
@@ -46,7 +48,7 @@ struct Cli {
 #[derive(Parser)]
 struct Defaults {
     #[command(flatten)]
-    args: scenario::ScenarioArgs,
+    args: stage::RunArgs,
 }
 
 #[derive(Subcommand)]
@@ -61,13 +63,37 @@ enum What {
     Load(load::LoadArgs),
     /// Steady load, one endpoint for each event.
     #[command(alias = "S1")]
-    S1(scenario::ScenarioArgs),
+    S1(stage::RunArgs),
     /// As s1, but no endpoint matches: accepting alone.
     #[command(alias = "S1b")]
-    S1b(scenario::ScenarioArgs),
+    S1b(stage::RunArgs),
     /// As s1, but each event goes to ten endpoints.
     #[command(alias = "S2")]
-    S2(scenario::ScenarioArgs),
+    S2(stage::RunArgs),
+    /// A tenth of the endpoints fail three times before they take an event.
+    #[command(alias = "S4")]
+    S4(trial::TrialArgs),
+    /// One endpoint of a hundred never answers.
+    #[command(alias = "S5")]
+    S5(trial::TrialArgs),
+    /// One tenant submits twice what the machine can do.
+    #[command(alias = "S6")]
+    S6(trial::TrialArgs),
+    /// A backlog is opened while fresh events arrive.
+    #[command(alias = "S7")]
+    S7(trial::TrialArgs),
+    /// Many events and attempts are retained already.
+    #[command(alias = "S8")]
+    S8(trial::TrialArgs),
+    /// A snapshot is held throughout.
+    #[command(alias = "S9")]
+    S9(trial::TrialArgs),
+    /// Many deliveries wait for their time.
+    #[command(alias = "S10")]
+    S10(trial::TrialArgs),
+    /// The server, then PostgreSQL, are killed in the middle.
+    #[command(alias = "S11")]
+    S11(trial::TrialArgs),
 }
 
 #[tokio::main]
@@ -93,6 +119,14 @@ async fn work(what: What) -> anyhow::Result<ExitCode> {
         What::S1(args) => scenario::run(&scenario::STEADY, &args).await,
         What::S1b(args) => scenario::run(&scenario::ACCEPT_ONLY, &args).await,
         What::S2(args) => scenario::run(&scenario::FAN_OUT, &args).await,
+        What::S4(args) => trial::failing(&args).await,
+        What::S5(args) => trial::hanging(&args).await,
+        What::S6(args) => trial::flood(&args).await,
+        What::S7(args) => trial::backlog(&args).await,
+        What::S8(args) => trial::retained(&args).await,
+        What::S9(args) => trial::snapshot(&args).await,
+        What::S10(args) => trial::waiting(&args).await,
+        What::S11(args) => trial::crash(&args).await,
     }
 }
 

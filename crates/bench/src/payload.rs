@@ -8,6 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) const BYTES: usize = 512;
 /// The type of every measured event.
 pub(crate) const EVENT_TYPE: &str = "bench.steady";
+/// A type that no measured event has.
+pub(crate) const OTHER_TYPE: &str = "bench.other";
 
 const BEGIN: &str = "{\"at\":";
 const MIDDLE: &str = ",\"pad\":\"";

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use http::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::task::JoinSet;
 
 use crate::{client, cluster::free_port};
@@ -106,10 +106,19 @@ impl Program {
         command
     }
 
-    /// Starts the server and waits until it is ready.
+    /// Starts the server on a free port and waits until it is ready.
     pub(crate) async fn serve(&self, log: &Path) -> anyhow::Result<Running> {
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()?));
-        let file = fs::File::create(log)?;
+        self.serve_at(address, log).await
+    }
+
+    /// Starts the server there and waits until it is ready. Its log is appended to.
+    pub(crate) async fn serve_at(
+        &self,
+        address: SocketAddr,
+        log: &Path,
+    ) -> anyhow::Result<Running> {
+        let file = fs::File::options().create(true).append(true).open(log)?;
         let child = self
             .command()
             .arg("serve")
@@ -136,17 +145,15 @@ impl Program {
     }
 }
 
-/// Makes an endpoint.
+/// Makes an endpoint; returns its id.
 pub(crate) async fn endpoint(
     server: SocketAddr,
     key: &str,
-    url: &str,
-    event_type: &str,
-) -> anyhow::Result<()> {
-    let body = json!({ "url": url, "event_types": [event_type] }).to_string();
-    client::call::<Value>(server, Method::POST, "/v1/endpoints", Some(key), &body)
-        .await
-        .map(drop)
+    fields: &Value,
+) -> anyhow::Result<String> {
+    let body = fields.to_string();
+    let made: Value = client::call(server, Method::POST, "/v1/endpoints", Some(key), &body).await?;
+    Ok(text(&made, "id")?.to_owned())
 }
 
 fn text<'a>(value: &'a Value, name: &str) -> anyhow::Result<&'a str> {
@@ -179,6 +186,13 @@ impl Running {
             .parse()
             .context("the sink did not print its address")?;
         Ok(Self { child, address })
+    }
+
+    /// Ends it as a crash would (SIGKILL).
+    pub(crate) fn kill(&mut self) -> anyhow::Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
     }
 
     /// Its process.

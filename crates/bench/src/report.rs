@@ -1,14 +1,19 @@
 //! What a run is told as: JSON for programs, a table for people.
 
+use std::process::ExitCode;
+
+use anyhow::Context;
 use serde::Serialize;
 
-use crate::{counters::Spent, latency::Latency, load::Loaded, sink::Count};
+use crate::{counters::Spent, latency::Latency, load::Loaded, sink::Count, stage::RunArgs};
 
 /// One measured stretch through the server.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Stretch {
     /// What the load saw.
     pub(crate) load: Loaded,
+    /// What the load beside it saw.
+    pub(crate) aside: Option<Loaded>,
     /// What the sink saw.
     pub(crate) sink: Count,
     /// Deliveries that should have come.
@@ -132,36 +137,34 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
         .unwrap_or(0.0)
 }
 
-impl Report {
-    /// A gate was missed.
-    pub(crate) fn failed(&self) -> bool {
-        self.verdicts
-            .iter()
-            .any(|verdict| verdict.gate && !verdict.holds)
+/// Writes the report where it is wanted; fails when a gate was missed.
+pub(crate) fn conclude(
+    args: &RunArgs,
+    report: &impl Serialize,
+    verdicts: &[Verdict],
+) -> anyhow::Result<ExitCode> {
+    if let Some(path) = &args.json {
+        std::fs::write(path, serde_json::to_vec_pretty(report)?)
+            .with_context(|| format!("writing {}", path.display()))?;
     }
+    let failed = verdicts
+        .iter()
+        .any(|verdict| verdict.gate && !verdict.holds);
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
 
+impl Report {
     /// The table.
     pub(crate) fn print(&self) {
         println!(
             "\n{} on {} cores; times are of this machine, compare the ratios",
             self.scenario, self.cores
         );
-        println!(
-            "{:>9} {:>9} {:>9} {:>9} {:>6} {:>5} {:>25} {:>25} {:>8} {:>8} {:>7} {:>6} {:>6}",
-            "direct/s",
-            "log/s",
-            "accept/s",
-            "deliv/s",
-            "lost",
-            "dup",
-            "accept p50/p99/max ms",
-            "end to end p50/p99/max ms",
-            "srv ms",
-            "pg ms",
-            "WAL B",
-            "stmts",
-            "txns"
-        );
+        print_head();
         for round in &self.rounds {
             print_line(
                 Some(round.direct_per_second),
@@ -184,25 +187,51 @@ impl Report {
             self.pending,
             self.dead_letters
         );
-        for verdict in &self.verdicts {
-            let sign = match verdict.bound {
-                Bound::AtLeast => "≥",
-                Bound::AtMost => "≤",
-            };
-            let word = match (verdict.holds, verdict.gate) {
-                (true, _) => "ok",
-                (false, true) => "MISSED",
-                (false, false) => "missed",
-            };
-            println!(
-                "{word:>7}  {}: {:.3} (wanted {sign} {})",
-                verdict.what, verdict.reached, verdict.wanted
-            );
-        }
+        print_verdicts(&self.verdicts);
     }
 }
 
-fn print_line(direct: Option<f64>, log: Option<f64>, stretch: &Stretch) {
+/// The names of the columns.
+pub(crate) fn print_head() {
+    println!(
+        "{:>9} {:>9} {:>9} {:>9} {:>6} {:>5} {:>25} {:>25} {:>8} {:>8} {:>7} {:>6} {:>6}",
+        "direct/s",
+        "log/s",
+        "accept/s",
+        "deliv/s",
+        "lost",
+        "dup",
+        "accept p50/p99/max ms",
+        "end to end p50/p99/max ms",
+        "srv ms",
+        "pg ms",
+        "WAL B",
+        "stmts",
+        "txns"
+    );
+}
+
+/// What was wanted, and whether it was reached.
+pub(crate) fn print_verdicts(verdicts: &[Verdict]) {
+    for verdict in verdicts {
+        let sign = match verdict.bound {
+            Bound::AtLeast => "≥",
+            Bound::AtMost => "≤",
+        };
+        let word = match (verdict.holds, verdict.gate) {
+            (true, _) => "ok",
+            (false, true) => "MISSED",
+            (false, false) => "missed",
+        };
+        println!(
+            "{word:>7}  {}: {:.3} (wanted {sign} {})",
+            verdict.what, verdict.reached, verdict.wanted
+        );
+    }
+}
+
+/// One stretch as a line of the table.
+pub(crate) fn print_line(direct: Option<f64>, log: Option<f64>, stretch: &Stretch) {
     let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.0}"));
     println!(
         "{:>9} {:>9} {:>9.0} {:>9.0} {:>6} {:>5} {:>25} {:>25} {:>8.4} {:>8.4} {:>7.0} {:>6} {:>6.3}",

@@ -1,8 +1,17 @@
-//! The receiver of a measured run: answers 200 to every POST and counts, by `webhook-id` and path, what came once, twice or
-//! never.
+//! The receiver of a measured run: counts, by `webhook-id` and path, what came once, twice or never.
+//!
+//! | path | answer |
+//! | --- | --- |
+//! | `/hook/…` | 200, and it is measured |
+//! | `/aside/…` | 200, and it is counted apart |
+//! | `/fail/N/MS/…` | 500 to the first N requests of an event, then as `/aside/…`; how much later than MS milliseconds after the one before each came is measured |
+//! | `/hang/…` | none, ever |
+//!
+//! `GET /count` tells [`Count`], `POST /reset` begins anew, `POST /missing` takes a JSON list of event ids and answers how many of
+//! them never came to `/hook/0`.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     convert::Infallible,
     hash::{DefaultHasher, Hash, Hasher},
     net::SocketAddr,
@@ -41,6 +50,17 @@ pub(crate) struct Count {
     pub(crate) last_at_us: u64,
     /// From the intended moment to the arrival.
     pub(crate) end_to_end: Latency,
+    /// Different pairs that were answered 200 apart from what is measured.
+    pub(crate) aside: u64,
+    /// How late requests were that followed a failed one.
+    pub(crate) late: Latency,
+}
+
+/// An event at a path that fails: how many requests have come, and when the last.
+#[derive(Clone, Copy)]
+struct Failing {
+    requests: u32,
+    last_us: u64,
 }
 
 struct Tally {
@@ -48,6 +68,9 @@ struct Tally {
     unique: AtomicU64,
     last_at_us: AtomicU64,
     end_to_end: Histogram,
+    aside: AtomicU64,
+    late: Histogram,
+    failing: Mutex<HashMap<u64, Failing>>,
     /// Hashes of 64 bits: a million of them meet by chance once in 30,000 runs.
     seen: Box<[Mutex<HashSet<u64>>]>,
 }
@@ -59,6 +82,9 @@ impl Default for Tally {
             unique: AtomicU64::default(),
             last_at_us: AtomicU64::default(),
             end_to_end: Histogram::default(),
+            aside: AtomicU64::default(),
+            late: Histogram::default(),
+            failing: Mutex::default(),
             seen: (0..SHARDS).map(|_| Mutex::default()).collect(),
         }
     }
@@ -72,22 +98,54 @@ impl Tally {
         if let Some(at) = payload::moment(body) {
             self.end_to_end.record(now.saturating_sub(at));
         }
-        let mut hasher = DefaultHasher::new();
-        request
-            .headers()
-            .get("webhook-id")
-            .map(http::HeaderValue::as_bytes)
-            .hash(&mut hasher);
-        request.uri().path().hash(&mut hasher);
-        let id = hasher.finish();
-        let shard = usize::try_from(id % SHARDS).unwrap_or(0);
-        let new = self
-            .seen
-            .get(shard)
-            .is_some_and(|seen| lock(seen).insert(id));
-        if new {
+        if self.is_new(pair_of(request)) {
             self.unique.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    fn is_new(&self, pair: u64) -> bool {
+        self.shard(pair).is_some_and(|seen| lock(seen).insert(pair))
+    }
+
+    fn shard(&self, pair: u64) -> Option<&Mutex<HashSet<u64>>> {
+        self.seen.get(usize::try_from(pair % SHARDS).unwrap_or(0))
+    }
+
+    fn aside(&self, request: &Request<Incoming>) {
+        if self.is_new(pair_of(request)) {
+            self.aside.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether this request of an event at a failing path fails. `path` is what follows `/fail/`.
+    fn fails(&self, request: &Request<Incoming>, path: &str) -> bool {
+        let mut numbers = path.split('/').map(|part| part.parse::<u64>().unwrap_or(0));
+        let (times, delay_ms) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        let now = payload::now_us();
+        let mut failing = lock(&self.failing);
+        let seen = failing.entry(pair_of(request)).or_insert(Failing {
+            requests: 0,
+            last_us: now,
+        });
+        if seen.requests > 0 {
+            let due = seen.last_us + 1000 * delay_ms;
+            self.late.record(now.saturating_sub(due));
+        }
+        *seen = Failing {
+            requests: seen.requests + 1,
+            last_us: now,
+        };
+        u64::from(seen.requests) <= times
+    }
+
+    /// How many of these events never came to `/hook/0`.
+    fn missing(&self, ids: &[String]) -> u64 {
+        let came = |id: &String| {
+            let pair = pair(Some(id.as_bytes()), "/hook/0");
+            self.shard(pair)
+                .is_some_and(|seen| lock(seen).contains(&pair))
+        };
+        ids.iter().filter(|id| !came(id)).count() as u64
     }
 
     fn count(&self) -> Count {
@@ -99,6 +157,8 @@ impl Tally {
             duplicates: received.saturating_sub(unique),
             last_at_us: self.last_at_us.load(Ordering::Relaxed),
             end_to_end: self.end_to_end.summary(),
+            aside: self.aside.load(Ordering::Relaxed),
+            late: self.late.summary(),
         }
     }
 
@@ -106,11 +166,26 @@ impl Tally {
         for seen in &*self.seen {
             lock(seen).clear();
         }
-        for counter in [&self.received, &self.unique, &self.last_at_us] {
+        for counter in [&self.received, &self.unique, &self.last_at_us, &self.aside] {
             counter.store(0, Ordering::Relaxed);
         }
+        lock(&self.failing).clear();
         self.end_to_end.reset();
+        self.late.reset();
     }
+}
+
+/// Stands for an event at a path.
+fn pair_of(request: &Request<Incoming>) -> u64 {
+    let id = request.headers().get("webhook-id");
+    pair(id.map(http::HeaderValue::as_bytes), request.uri().path())
+}
+
+fn pair(id: Option<&[u8]>, path: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    path.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -157,12 +232,35 @@ async fn answer(tally: &Tally, mut request: Request<Incoming>) -> Response<Full<
             tally.reset();
             status(StatusCode::OK)
         }
-        (&Method::POST, _) => {
-            tally.webhook(&request, &body);
-            status(StatusCode::OK)
+        (&Method::POST, "/missing") => {
+            let ids: Vec<String> = serde_json::from_slice(&body).unwrap_or_default();
+            let text = tally.missing(&ids).to_string();
+            Response::new(Full::new(text.into()))
         }
+        (&Method::POST, path) => webhook(tally, &request, &body, path).await,
         _ => status(StatusCode::METHOD_NOT_ALLOWED),
     }
+}
+
+async fn webhook(
+    tally: &Tally,
+    request: &Request<Incoming>,
+    body: &[u8],
+    path: &str,
+) -> Response<Full<Bytes>> {
+    if path.starts_with("/hang/") {
+        return std::future::pending().await;
+    }
+    let failing = path.strip_prefix("/fail/");
+    if failing.is_some_and(|path| tally.fails(request, path)) {
+        return status(StatusCode::INTERNAL_SERVER_ERROR);
+    }
+    if failing.is_some() || path.starts_with("/aside/") {
+        tally.aside(request);
+    } else {
+        tally.webhook(request, body);
+    }
+    status(StatusCode::OK)
 }
 
 fn status(status: StatusCode) -> Response<Full<Bytes>> {

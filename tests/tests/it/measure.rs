@@ -23,7 +23,7 @@ fn reached(report: &Value, what: &str) -> f64 {
 async fn measured(scenario: &str) -> Value {
     let program = environment::program();
     let generator: PathBuf = program.with_file_name("posthorn-bench");
-    let folder = made_folder();
+    let folder = made_folder(scenario);
     let json = folder.join("report.json");
     let output = Command::new(generator)
         .args([
@@ -53,8 +53,9 @@ async fn measured(scenario: &str) -> Value {
     report.unwrap()
 }
 
-fn made_folder() -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("posthorn-measure-{}", std::process::id()));
+fn made_folder(scenario: &str) -> PathBuf {
+    let name = format!("posthorn-measure-{scenario}-{}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
     std::fs::create_dir_all(&folder).unwrap();
     folder
 }
@@ -78,4 +79,24 @@ async fn a_short_measure_loses_and_doubles_nothing_and_writes_little() {
     assert!(statements <= 0.1, "{statements} statements per event");
     let wal = reached(&report, "WAL per event, bytes");
     assert!(wal <= WAL_BYTES, "{wal} bytes of WAL per event");
+}
+
+/// INV-2: the server and PostgreSQL are killed in the middle of a load, and what was accepted arrives.
+#[tokio::test]
+async fn a_short_measure_with_both_killed_loses_nothing_that_was_accepted() {
+    let report = measured("s11").await;
+    assert!(reached(&report, "lost events") < 0.5);
+    assert!(report["notes"]["accepted"].as_f64().unwrap() > 0.0);
+    assert_eq!(report["pending"], 0);
+}
+
+/// INV-13, INV-2: a tenth of the endpoints fail three times, and every event arrives everywhere.
+#[tokio::test]
+async fn a_short_measure_with_failing_endpoints_delivers_everything_in_the_end() {
+    let report = measured("s4").await;
+    assert!(reached(&report, "lost deliveries") < 0.5);
+    assert_eq!(
+        (&report["pending"], &report["dead_letters"]),
+        (&0.into(), &0.into())
+    );
 }
