@@ -3,20 +3,24 @@
 //! Fresh events come from accept, due rows from the due timer and the drain. The dispatcher itself never waits for a
 //! receiver: it starts requests while there is a slot and room for their results, and parks what has waited
 //! too long.
+//!
+//! What may be sent to an endpoint is asked of the configuration when there is something to send, and again whenever that has
+//! changed. Where a rate lets the next request start is a moment that the dispatcher sleeps to.
 
+mod allowance;
 mod item;
 mod lanes;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use posthorn_domain::delivery::Why;
 use posthorn_domain::id::{EndpointId, EventId, TenantId};
 use posthorn_domain::limits;
 use posthorn_store::accept::FreshEvent;
 use posthorn_store::clock::Clock;
-use posthorn_store::configuration::ConfigCache;
+use posthorn_store::configuration::{ConfigCache, Snapshot};
 use posthorn_store::due::DueHint;
 use posthorn_store::pending::{Due, ParkedEndpoint};
 use posthorn_store::record::{DeliveryKey, Fact, Parked};
@@ -28,6 +32,7 @@ use self::lanes::{Lanes, Refusal};
 use crate::record::{Recorder, Unrecorded};
 use crate::send::Sender;
 
+pub(crate) use self::allowance::Allowance;
 pub use self::item::Item;
 
 /// How often the dispatcher looks for what has waited too long.
@@ -75,24 +80,29 @@ impl Dispatcher {
     ) {
         let mut arrived = Vec::new();
         let mut look_at = self.clock.monotonic() + TICK;
+        let mut pause = TICK;
+        let mut version = None;
         while !stop.is_cancelled() {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
                 () = self.wake.notified() => {}
                 _ = fresh.recv_many(&mut arrived, limits::FLUSH_ROWS), if !fresh.is_closed() || !fresh.is_empty() => {}
-                () = self.clock.sleep(TICK) => {}
+                () = self.clock.sleep(pause) => {}
             }
+            self.allow(&mut version);
             for event in arrived.drain(..) {
                 self.take(Arc::new(event), &recorder).await;
             }
-            self.start(&sender);
+            pause = self.start(&sender);
+            self.park_evicted(&recorder).await;
             if self.lanes().any_low() {
                 self.low.ring();
             }
             // By the clock and not by the timer above: under load there is always something that comes first.
             if self.clock.monotonic() >= look_at {
                 self.park_overdue(&recorder).await;
+                self.lanes().forget(self.clock.monotonic());
                 look_at = self.clock.monotonic() + TICK;
             }
         }
@@ -103,42 +113,49 @@ impl Dispatcher {
     async fn take(&self, event: Arc<FreshEvent>, recorder: &Recorder) {
         let refused: Vec<_> = {
             let now = self.clock.monotonic();
+            let snapshot = self.cache.snapshot();
             let mut lanes = self.lanes();
             let items = event
                 .endpoints
                 .iter()
                 .map(|endpoint| Item::Fresh(Arc::clone(&event), *endpoint));
             items
-                .filter_map(|item| lanes.push(item.clone(), now).err().map(|why| (item, why)))
+                .filter_map(|item| {
+                    let key = item.key();
+                    let allowance = || allowance(&snapshot, key.tenant, key.endpoint);
+                    let refused = lanes.push(item.clone(), now, allowance).err();
+                    refused.map(|why| (item, why))
+                })
                 .collect()
         };
         for (item, why) in refused {
             match why {
-                Refusal::Full => {
-                    recorder
-                        .record(self.parked(&item, Why::Capacity, false))
-                        .await;
-                }
+                Refusal::Park(why) => recorder.record(self.parked(&item, why, false)).await,
                 // The same delivery came back through `pending` already; that one is sent.
                 Refusal::Held => event.resolved(1),
             }
         }
     }
 
-    /// Queues due rows. Answers the endpoints of which some did not fit.
-    pub fn offer(&self, due: &[Due]) -> HashSet<(TenantId, EndpointId)> {
+    /// Queues due rows. Answers the endpoints of which some were not taken, and why.
+    pub fn offer(&self, due: &[Due]) -> HashMap<(TenantId, EndpointId), Why> {
         let now = self.clock.monotonic();
-        let mut full = HashSet::new();
+        let snapshot = self.cache.snapshot();
+        let mut refused = HashMap::new();
         {
             let mut lanes = self.lanes();
             for row in due {
-                if lanes.push(Item::Pending(*row), now) == Err(Refusal::Full) {
-                    full.insert((row.key.tenant, row.key.endpoint));
+                let of = (row.key.tenant, row.key.endpoint);
+                let taken = lanes.push(Item::Pending(*row), now, || {
+                    allowance(&snapshot, of.0, of.1)
+                });
+                if let Err(Refusal::Park(why)) = taken {
+                    refused.insert(of, why);
                 }
             }
         }
         self.wake.notify_one();
-        full
+        refused
     }
 
     /// The events of an endpoint whose due rows this node holds: queued, being sent, or not yet recorded.
@@ -157,11 +174,16 @@ impl Dispatcher {
     /// bring again. With `more`, the endpoint is among [`Dispatcher::low`] when they run low.
     pub fn offer_parked(&self, of: ParkedEndpoint, rows: &[Due], more: bool) -> usize {
         let now = self.clock.monotonic();
+        let snapshot = self.cache.snapshot();
         let taken = {
             let mut lanes = self.lanes();
             let taken = rows
                 .iter()
-                .take_while(|row| lanes.push(Item::Pending(**row), now) != Err(Refusal::Full))
+                .take_while(|row| {
+                    let allowance = || allowance(&snapshot, of.tenant, of.endpoint);
+                    let pushed = lanes.push(Item::Pending(**row), now, allowance);
+                    !matches!(pushed, Err(Refusal::Park(_)))
+                })
                 .count();
             lanes.set_more(of.tenant, of.endpoint, more && taken == rows.len());
             taken
@@ -185,10 +207,13 @@ impl Dispatcher {
         self.low.clone()
     }
 
-    /// Sets how many requests of this node to an endpoint may be under way, from now on; `None`: as many as usual, 0: none.
-    pub fn set_cap(&self, tenant: TenantId, endpoint: EndpointId, cap: Option<usize>) {
-        self.lanes().set_cap(tenant, endpoint, cap);
-        self.wake.notify_one();
+    /// The request of a delivery is about to start. Only of an endpoint with a rate is there anything to ask.
+    ///
+    /// # Errors
+    /// How long it may not.
+    pub fn admit(&self, key: DeliveryKey) -> Result<(), Duration> {
+        let now = self.clock.monotonic();
+        self.lanes().admit(key, now)
     }
 
     /// The payload of a pending row that is being sent has so many bytes.
@@ -212,20 +237,46 @@ impl Dispatcher {
         self.wake.notify_one();
     }
 
-    /// Starts requests while there is a slot, a place for the result, and a live lease.
-    fn start(&self, sender: &Arc<Sender>) {
+    /// Starts requests while there is a slot, a place for the result, and a live lease. Answers how long it is until there may
+    /// be more to start, or to look after.
+    fn start(&self, sender: &Arc<Sender>) -> Duration {
         let Some(stream) = self.keeper.present() else {
-            return;
+            return TICK;
         };
         while stream.may_begin(&self.clock) {
             let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
-                return;
+                return TICK;
             };
-            let Some(item) = self.lanes().pop() else {
-                return;
+            let now = self.clock.monotonic();
+            let mut lanes = self.lanes();
+            let Some(item) = lanes.pop(now) else {
+                return until(lanes.next_at(), now);
             };
+            drop(lanes);
             let sender = Arc::clone(sender);
             tokio::spawn(async move { sender.deliver(item, place).await });
+        }
+        TICK
+    }
+
+    /// Asks again what may be sent to each endpoint, when the configuration is no longer the version that was asked.
+    fn allow(&self, version: &mut Option<i64>) {
+        let snapshot = self.cache.snapshot();
+        if version.replace(snapshot.seq()) != Some(snapshot.seq()) {
+            self.lanes()
+                .allow(|tenant, endpoint| allowance(&snapshot, tenant, endpoint));
+        }
+    }
+
+    /// What was queued for endpoints that nothing may be sent to any more goes to `pending`, or is there already.
+    async fn park_evicted(&self, recorder: &Recorder) {
+        let evicted = self.lanes().evicted();
+        for (item, why) in evicted {
+            match item {
+                Item::Fresh(..) => recorder.record(self.parked(&item, why, false)).await,
+                // Found again as due or parked, and treated as its endpoint is by then.
+                Item::Pending(row) => self.lanes().recorded(row.key),
+            }
         }
     }
 
@@ -235,10 +286,8 @@ impl Dispatcher {
             return;
         };
         let overdue = self.lanes().overdue(since);
-        for item in overdue {
-            recorder
-                .record(self.parked(&item, Why::Capacity, false))
-                .await;
+        for (item, why) in overdue {
+            recorder.record(self.parked(&item, why, false)).await;
         }
     }
 
@@ -295,4 +344,14 @@ impl Dispatcher {
         let lanes = self.lanes();
         (lanes.in_flight(), lanes.held())
     }
+}
+
+/// What may be sent to an endpoint.
+fn allowance(snapshot: &Snapshot, tenant: TenantId, endpoint: EndpointId) -> Allowance {
+    Allowance::of(snapshot.endpoint(tenant, endpoint).map(Arc::as_ref))
+}
+
+/// How long it is until a moment, and no longer than the dispatcher sleeps anyway.
+fn until(at: Option<Instant>, now: Instant) -> Duration {
+    at.map_or(TICK, |at| at.saturating_duration_since(now).min(TICK))
 }

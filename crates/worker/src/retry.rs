@@ -12,7 +12,6 @@ mod cursors;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use posthorn_domain::delivery::Why;
 use posthorn_domain::limits;
 use posthorn_store::clock::Clock;
 use posthorn_store::database::Database;
@@ -92,13 +91,13 @@ impl DueTimer {
         self.cursors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Offers what was found. An endpoint with more rows than there is room for has the rest parked, all but what this
-    /// node holds: so the next scans see the others.
+    /// Offers what was found. An endpoint with more rows than there is room for, or to which nothing may be sent, has the
+    /// rest parked, all but what this node holds: so the next scans see the others.
     async fn offer(&self, due: &[Due]) {
-        for (tenant, endpoint) in self.dispatcher.offer(due) {
+        for ((tenant, endpoint), why) in self.dispatcher.offer(due) {
             let held = self.dispatcher.holding(tenant, endpoint);
             if let Err(error) =
-                pending::park_due(&self.database, tenant, endpoint, Why::Capacity, &held).await
+                pending::park_due(&self.database, tenant, endpoint, why, &held).await
             {
                 tracing::warn!(%error, "due deliveries could not be parked");
             }

@@ -125,7 +125,10 @@ impl Sender {
         let result = match entry {
             Some(entry) if entry.state == EndpointState::Enabled => {
                 match self.prepare(&item, entry).await {
-                    Some(prepared) => Some(self.attempt(prepared, entry).await),
+                    Some(prepared) if self.admitted(key, entry).await => {
+                        Some(self.attempt(prepared, entry).await)
+                    }
+                    Some(_) => self.set_aside(&item, Why::RateLimit).await,
                     None => None,
                 }
             }
@@ -161,6 +164,23 @@ impl Sender {
             // Nothing to record: the row says it all, or the event is another's.
             None => self.dispatcher.recorded(std::iter::once(key)),
         }
+    }
+
+    /// Whether the request may start now. The endpoint's lane has let it through by its rate, but what it needed was read since,
+    /// and the rate counts when requests start. Waiting costs no attempt.
+    async fn admitted(&self, key: DeliveryKey, entry: &EndpointEntry) -> bool {
+        if entry.rate_limit.is_none() {
+            return true;
+        }
+        for _ in 0..limits::ADMISSIONS {
+            match self.dispatcher.admit(key) {
+                Ok(()) => return true,
+                Err(wait) if wait <= limits::ADMISSION_WAIT => self.clock.sleep(wait).await,
+                // The rate was lowered since.
+                Err(_) => return false,
+            }
+        }
+        false
     }
 
     /// Reads what is needed to send; `None` where there is nothing to send after all.

@@ -19,6 +19,7 @@ mod engine_load;
 mod engine_nodes;
 mod engine_park;
 mod engine_plans;
+mod engine_rate;
 mod engine_record;
 mod engine_recover;
 mod engine_replay;

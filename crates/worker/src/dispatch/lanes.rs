@@ -2,22 +2,30 @@
 //!
 //! Round robin over tenants, then over each tenant's endpoints: a turn is one request. A request takes slots of the node
 //! by the size of its payload, so that slots bound memory, too. What a tenant may take of slots, bytes and rows shrinks as
-//! less is free: alone it gets most of the node, and however many flood it, some is left for the next (INV-13). What
-//! does not fit is refused, and the caller parks it.
+//! less is free: alone it gets most of the node, and however many flood it, some is left for the next. In the same way an
+//! endpoint's part of its tenant's slots shrinks as they fill, so that however many of them hang, a healthy one has its
+//! turn (INV-13). What does not fit is refused, and the caller parks it.
 //!
-//! An endpoint's cap is a number that may change while its lane is in use ([`Lanes::set_cap`]): whoever limits
-//! endpoints sets it, and 0 stops one.
+//! What may be sent to an endpoint ([`Allowance`]) is asked for when its lane is made, and may change while that is in use.
+//! A lane with a rate knows when it may start its next request and stands in no ring until then; [`Lanes::next_at`] is the
+//! earliest of those moments.
 
+mod buckets;
 mod lane;
+mod tenant;
 
-use std::collections::{HashMap, VecDeque};
-use std::time::Instant;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::time::{Duration, Instant};
 
+use posthorn_domain::delivery::Why;
 use posthorn_domain::id::{EndpointId, EventId, TenantId};
 use posthorn_domain::limits;
 use posthorn_store::record::DeliveryKey;
 
-use self::lane::Lane;
+use self::buckets::Buckets;
+use self::lane::{Lane, Place};
+use self::tenant::TenantLanes;
+use super::allowance::Allowance;
 use super::item::{Item, SLOTS_MAX, slots};
 
 /// Why a delivery was not taken.
@@ -25,8 +33,8 @@ use super::item::{Item, SLOTS_MAX, slots};
 pub(super) enum Refusal {
     /// This node holds it already: it must not be sent twice.
     Held,
-    /// No room.
-    Full,
+    /// There is no room, or nothing may start: it is to be parked for this reason.
+    Park(Why),
 }
 
 /// What a held delivery takes.
@@ -37,18 +45,8 @@ struct Held {
     rows: usize,
     /// None unless it is in flight.
     slots: usize,
-}
-
-/// One tenant's endpoints, and what all its deliveries take.
-#[derive(Default)]
-struct TenantLanes {
-    lanes: HashMap<EndpointId, Lane>,
-    ring: VecDeque<EndpointId>,
-    bytes: usize,
-    rows: usize,
-    slots: usize,
-    /// It stands in the ring of tenants.
-    ready: bool,
+    /// It was let through by a rate, and its request has not started yet.
+    admitting: bool,
 }
 
 /// All queues of a node.
@@ -62,33 +60,38 @@ pub(super) struct Lanes {
     rows: usize,
     slots: usize,
     in_flight: usize,
-    /// Caps of endpoints that are not the usual one.
-    caps: HashMap<EndpointId, usize>,
+    buckets: Buckets,
+    /// Lanes that wait for their rate, by the moment at which each may start its next request.
+    later: BTreeSet<(Instant, TenantId, EndpointId)>,
+    /// What was queued for an endpoint when nothing more might be sent to it.
+    evicted: Vec<(Item, Why)>,
     /// Endpoints whose parked rows in memory ran low while more are in the database.
     low: Vec<(TenantId, EndpointId)>,
 }
 
 impl Lanes {
-    /// Queues a delivery.
+    /// Queues a delivery. `allowance` is asked where its endpoint has no lane yet.
     ///
     /// # Errors
-    /// [`Refusal`]: it is held already, or there is no room.
-    pub(super) fn push(&mut self, item: Item, now: Instant) -> Result<(), Refusal> {
+    /// [`Refusal`]: it is held already, there is no room, or nothing may be sent to its endpoint.
+    pub(super) fn push(
+        &mut self,
+        item: Item,
+        now: Instant,
+        allowance: impl FnOnce() -> Allowance,
+    ) -> Result<(), Refusal> {
         let key = item.key();
         if self.held.contains_key(&key) {
             return Err(Refusal::Held);
         }
         let weight = item.bytes();
         let rows = usize::from(matches!(item, Item::Pending(_)));
-        if self.is_full_for(key, &item, weight) {
-            return Err(Refusal::Full);
-        }
-        let cap = self.caps.get(&key.endpoint).copied();
+        let allowance = self.allowance_for(key, &item, weight, allowance)?;
         let tenant = self.tenants.entry(key.tenant).or_default();
         tenant
             .lanes
             .entry(key.endpoint)
-            .or_insert_with(|| Lane::new(cap.unwrap_or(limits::IN_FLIGHT_PER_ENDPOINT)))
+            .or_insert_with(|| Lane::new(allowance))
             .push(item, now);
         tenant.bytes += weight;
         tenant.rows += rows;
@@ -98,15 +101,29 @@ impl Lanes {
             bytes: weight,
             rows,
             slots: 0,
+            admitting: false,
         };
         self.held.insert(key, held);
-        self.make_ready(key.tenant, key.endpoint);
+        self.settle(key.tenant, key.endpoint);
         Ok(())
     }
 
+    /// What may be sent to the endpoint of a delivery, where that may be queued.
+    ///
     /// A tenant may hold as much as is left free beside it, in bytes and in rows: one alone half, each of ten an eleventh.
-    fn is_full_for(&self, key: DeliveryKey, item: &Item, weight: usize) -> bool {
+    fn allowance_for(
+        &self,
+        key: DeliveryKey,
+        item: &Item,
+        weight: usize,
+        allowance: impl FnOnce() -> Allowance,
+    ) -> Result<Allowance, Refusal> {
         let tenant = self.tenants.get(&key.tenant);
+        let lane = tenant.and_then(|tenant| tenant.lanes.get(&key.endpoint));
+        let allowance = lane.map_or_else(allowance, |lane| lane.allowance);
+        if let Some(why) = allowance.shut {
+            return Err(Refusal::Park(why));
+        }
         let (bytes, rows) = tenant.map_or((0, 0), |tenant| (tenant.bytes, tenant.rows));
         let full = match item {
             Item::Fresh(..) => {
@@ -115,25 +132,45 @@ impl Lanes {
             }
             Item::Pending(_) => rows >= limits::DISPATCH_ROWS.saturating_sub(self.rows),
         };
-        full || tenant
-            .and_then(|tenant| tenant.lanes.get(&key.endpoint))
-            .is_some_and(|lane| lane.is_full_for(item))
+        if full || lane.is_some_and(|lane| lane.is_full_for(item)) {
+            return Err(Refusal::Park(allowance.waits_for()));
+        }
+        Ok(allowance)
     }
 
     /// The next delivery by turn, now counted as in flight; `None` when no lane is ready whose tenant is below its share,
     /// or the node has no slots for whatever comes next.
-    pub(super) fn pop(&mut self) -> Option<Item> {
+    pub(super) fn pop(&mut self, now: Instant) -> Option<Item> {
+        self.wake(now);
         for _ in 0..self.ring.len() {
             let share = self.share()?;
             let tenant_id = self.ring.pop_front()?;
             if self.taken_by(tenant_id) >= share {
                 // Keeps its place among the others, for when slots are free again.
                 self.ring.push_back(tenant_id);
-            } else if let Some(item) = self.turn(tenant_id) {
+            } else if let Some(item) = self.turn(tenant_id, share, now) {
                 return Some(item);
             }
         }
         None
+    }
+
+    /// When the next lane that waits for its rate may start a request.
+    pub(super) fn next_at(&self) -> Option<Instant> {
+        self.later.first().map(|(at, ..)| *at)
+    }
+
+    /// Lanes whose moment has come take turns again.
+    fn wake(&mut self, now: Instant) {
+        while let Some(&(at, tenant, endpoint)) = self.later.first()
+            && at <= now
+        {
+            self.later.pop_first();
+            if let Some(lane) = self.lane(tenant, endpoint) {
+                lane.place = Place::Nowhere;
+            }
+            self.settle(tenant, endpoint);
+        }
     }
 
     /// Below how many slots a tenant may start one more request: [`limits::SLOTS_SHARE`] times those that are free. `None`
@@ -149,38 +186,68 @@ impl Lanes {
     }
 
     /// One turn of a tenant: a delivery of the endpoint whose turn it is.
-    fn turn(&mut self, tenant_id: TenantId) -> Option<Item> {
+    fn turn(&mut self, tenant_id: TenantId, share: usize, now: Instant) -> Option<Item> {
         let tenant = self.tenants.get_mut(&tenant_id)?;
         tenant.ready = false;
-        while let Some(endpoint) = tenant.ring.pop_front() {
-            let Some(lane) = tenant.lanes.get_mut(&endpoint) else {
-                continue;
-            };
-            lane.ready = false;
-            // What was overdue may have been taken out, or the cap lowered, since the lane became ready.
-            let Some(item) = lane.start() else {
-                if lane.is_over() {
-                    tenant.lanes.remove(&endpoint);
+        tenant.bring_back(share);
+        while let Some((endpoint, lane)) = tenant.next(share) {
+            if let Some(rate) = lane.allowance.rate {
+                let at = self.buckets.next_at((endpoint, rate), lane.admitting, now);
+                if at > now {
+                    lane.place = Place::Later(at);
+                    self.later.insert((at, tenant_id, endpoint));
+                    continue;
                 }
+            }
+            let Some(item) = lane.start() else {
                 continue;
             };
             if lane.runs_low() {
                 self.low.push((tenant_id, endpoint));
             }
             let slots = item.slots();
+            lane.slots += slots;
+            let admitting = lane.allowance.rate.is_some();
+            lane.admitting += usize::from(admitting);
             tenant.slots += slots;
             self.slots += slots;
             self.in_flight += 1;
             if let Some(held) = self.held.get_mut(&item.key()) {
                 held.slots = slots;
+                held.admitting = admitting;
             }
-            self.make_ready(tenant_id, endpoint);
+            self.settle(tenant_id, endpoint);
             return Some(item);
         }
         if tenant.lanes.is_empty() {
             self.tenants.remove(&tenant_id);
+        } else {
+            self.make_ready(tenant_id);
         }
         None
+    }
+
+    /// The request of a delivery in flight is about to start: a token is taken where its endpoint has a rate.
+    ///
+    /// # Errors
+    /// How long there is none: it may not start yet.
+    pub(super) fn admit(&mut self, key: DeliveryKey, now: Instant) -> Result<(), Duration> {
+        let Some(lane) = self
+            .tenants
+            .get_mut(&key.tenant)
+            .and_then(|tenant| tenant.lanes.get_mut(&key.endpoint))
+        else {
+            return Ok(());
+        };
+        if let Some(rate) = lane.allowance.rate {
+            self.buckets.take((key.endpoint, rate), now)?;
+        }
+        if let Some(held) = self.held.get_mut(&key)
+            && std::mem::take(&mut held.admitting)
+        {
+            lane.admitting = lane.admitting.saturating_sub(1);
+        }
+        Ok(())
     }
 
     /// The payload of a delivery in flight is read and has so many bytes: it keeps the slots that it needs.
@@ -190,7 +257,8 @@ impl Lanes {
         };
         let given_back = held.slots.saturating_sub(slots(bytes));
         held.slots -= given_back;
-        self.give_back(key.tenant, given_back);
+        self.give_back(key, given_back);
+        self.settle(key.tenant, key.endpoint);
     }
 
     /// The request of a delivery has ended: its slots are free. It stays held until it is recorded.
@@ -199,21 +267,44 @@ impl Lanes {
             return;
         };
         let slots = std::mem::take(&mut held.slots);
+        let unstarted = std::mem::take(&mut held.admitting);
         if slots == 0 {
             return;
         }
         self.in_flight = self.in_flight.saturating_sub(1);
-        self.give_back(key.tenant, slots);
+        self.give_back(key, slots);
         if let Some(lane) = self.lane(key.tenant, key.endpoint) {
             lane.in_flight = lane.in_flight.saturating_sub(1);
         }
-        self.make_ready(key.tenant, key.endpoint);
+        if unstarted {
+            self.let_another(key);
+        }
+        self.settle(key.tenant, key.endpoint);
     }
 
-    fn give_back(&mut self, tenant: TenantId, slots: usize) {
+    /// A delivery that a rate let through made no request after all: another may have its token.
+    fn let_another(&mut self, key: DeliveryKey) {
+        if let Some(lane) = self.lane(key.tenant, key.endpoint) {
+            lane.admitting = lane.admitting.saturating_sub(1);
+        }
+        self.hasten(key.tenant, key.endpoint);
+    }
+
+    /// A lane that waits for its rate looks again.
+    fn hasten(&mut self, tenant: TenantId, endpoint: EndpointId) {
+        let Some(lane) = self.lane(tenant, endpoint) else {
+            return;
+        };
+        if let Place::Later(at) = lane.place {
+            lane.place = Place::Nowhere;
+            self.later.remove(&(at, tenant, endpoint));
+        }
+    }
+
+    fn give_back(&mut self, key: DeliveryKey, slots: usize) {
         self.slots = self.slots.saturating_sub(slots);
-        if let Some(tenant) = self.tenants.get_mut(&tenant) {
-            tenant.slots = tenant.slots.saturating_sub(slots);
+        if let Some(tenant) = self.tenants.get_mut(&key.tenant) {
+            tenant.give_back(key.endpoint, slots);
         }
     }
 
@@ -232,25 +323,56 @@ impl Lanes {
         tenant.rows = tenant.rows.saturating_sub(held.rows);
         if let Some(lane) = tenant.lanes.get_mut(&key.endpoint) {
             lane.recorded(key.event);
-            if lane.is_over() {
-                tenant.lanes.remove(&key.endpoint);
+        }
+        self.settle(key.tenant, key.endpoint);
+    }
+
+    /// Asks again what may be sent to each endpoint that has a lane. What is out stays out; what is queued where nothing
+    /// may be sent any more is among [`Lanes::evicted`].
+    pub(super) fn allow(&mut self, allowance: impl Fn(TenantId, EndpointId) -> Allowance) {
+        let mut changed = Vec::new();
+        for (tenant_id, tenant) in &self.tenants {
+            for (endpoint, lane) in &tenant.lanes {
+                let new = allowance(*tenant_id, *endpoint);
+                if new != lane.allowance {
+                    changed.push((*tenant_id, *endpoint, new));
+                }
             }
         }
-        if tenant.lanes.is_empty() && !tenant.ready {
-            self.tenants.remove(&key.tenant);
+        for (tenant, endpoint, new) in changed {
+            self.set_allowance(tenant, endpoint, new);
         }
     }
 
-    /// Sets how many requests to an endpoint may be under way; `None`: as many as usual. Those that are out stay out.
-    pub(super) fn set_cap(&mut self, tenant: TenantId, endpoint: EndpointId, cap: Option<usize>) {
-        match cap {
-            Some(cap) => self.caps.insert(endpoint, cap),
-            None => self.caps.remove(&endpoint),
+    /// Sets what may be sent to an endpoint, if it has a lane.
+    pub(super) fn set_allowance(
+        &mut self,
+        tenant: TenantId,
+        endpoint: EndpointId,
+        allowance: Allowance,
+    ) {
+        self.hasten(tenant, endpoint);
+        let mut queued = Vec::new();
+        let Some(lane) = self.lane(tenant, endpoint) else {
+            return;
         };
-        if let Some(lane) = self.lane(tenant, endpoint) {
-            lane.cap = cap.unwrap_or(limits::IN_FLIGHT_PER_ENDPOINT);
+        lane.allowance = allowance;
+        if let Some(why) = allowance.shut {
+            lane.drain(&mut queued);
+            self.evicted
+                .extend(queued.into_iter().map(|item| (item, why)));
         }
-        self.make_ready(tenant, endpoint);
+        self.settle(tenant, endpoint);
+    }
+
+    /// Takes what was queued for endpoints that nothing may be sent to any more, and why. It is held until it is recorded.
+    pub(super) fn evicted(&mut self) -> Vec<(Item, Why)> {
+        std::mem::take(&mut self.evicted)
+    }
+
+    /// Forgets what need not be remembered.
+    pub(super) fn forget(&mut self, now: Instant) {
+        self.buckets.forget_full(now);
     }
 
     /// Whether more rows of an endpoint lie parked than are queued: when these run low, it is among [`Lanes::low`].
@@ -274,8 +396,9 @@ impl Lanes {
         !self.low.is_empty()
     }
 
-    /// Takes out the fresh deliveries that have been queued since before `since`; they are no longer queued, but held.
-    pub(super) fn overdue(&mut self, since: Instant) -> Vec<Item> {
+    /// Takes out the fresh deliveries that have been queued since before `since`, with what they waited for; they are no
+    /// longer queued, but held.
+    pub(super) fn overdue(&mut self, since: Instant) -> Vec<(Item, Why)> {
         let mut overdue = Vec::new();
         for tenant in self.tenants.values_mut() {
             for lane in tenant.lanes.values_mut() {
@@ -288,14 +411,10 @@ impl Lanes {
     /// Takes out everything that is queued.
     pub(super) fn drain(&mut self) -> Vec<Item> {
         self.ring.clear();
-        let mut all = Vec::new();
+        self.later.clear();
+        let mut all: Vec<_> = self.evicted().into_iter().map(|(item, _)| item).collect();
         for tenant in self.tenants.values_mut() {
-            tenant.ring.clear();
-            tenant.ready = false;
-            for lane in tenant.lanes.values_mut() {
-                lane.ready = false;
-                lane.drain(&mut all);
-            }
+            tenant.drain(&mut all);
         }
         all
     }
@@ -334,19 +453,25 @@ impl Lanes {
         self.tenants.get_mut(&tenant)?.lanes.get_mut(&endpoint)
     }
 
-    /// Puts a lane into its tenant's ring, and the tenant into the ring of tenants, where they belong and are not yet.
-    fn make_ready(&mut self, tenant_id: TenantId, endpoint: EndpointId) {
+    /// Puts a lane where it belongs: into its tenant's ring when it has work, away when nothing hangs on it.
+    fn settle(&mut self, tenant_id: TenantId, endpoint: EndpointId) {
         let Some(tenant) = self.tenants.get_mut(&tenant_id) else {
             return;
         };
-        if let Some(lane) = tenant.lanes.get_mut(&endpoint)
-            && lane.is_ready()
-            && !lane.ready
-        {
-            lane.ready = true;
-            tenant.ring.push_back(endpoint);
+        tenant.settle(endpoint);
+        if tenant.lanes.is_empty() && !tenant.ready {
+            self.tenants.remove(&tenant_id);
+        } else {
+            self.make_ready(tenant_id);
         }
-        if !tenant.ring.is_empty() && !tenant.ready {
+    }
+
+    /// Puts a tenant into the ring of tenants when one of its lanes has work.
+    fn make_ready(&mut self, tenant_id: TenantId) {
+        if let Some(tenant) = self.tenants.get_mut(&tenant_id)
+            && tenant.has_work()
+            && !tenant.ready
+        {
             tenant.ready = true;
             self.ring.push_back(tenant_id);
         }

@@ -3,15 +3,30 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::Instant;
 
+use posthorn_domain::delivery::Why;
 use posthorn_domain::id::EventId;
 use posthorn_domain::limits;
 use posthorn_store::pending::Due;
 
+use crate::dispatch::allowance::Allowance;
 use crate::dispatch::item::Item;
 
 struct Queued {
     item: Item,
     since: Instant,
+}
+
+/// Where a lane stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In no ring: it has no work, or as much under way as it may.
+    Nowhere,
+    /// In its tenant's ring.
+    Ring,
+    /// Among those that have their part of the tenant's slots.
+    Full,
+    /// Among those that wait for their rate, until then.
+    Later(Instant),
 }
 
 /// One endpoint's queue. Rows of `pending` and fresh events stand in queues of their own and take turns, so that a drain
@@ -21,9 +36,12 @@ pub(super) struct Lane {
     fresh: VecDeque<Queued>,
     due: VecDeque<Due>,
     parked: VecDeque<Due>,
-    /// Requests under way, and how many there may be. May change at any time; 0 stops the lane.
+    /// Requests under way, the slots that they take, and those of them that a rate let through and that have not started.
     pub(super) in_flight: usize,
-    pub(super) cap: usize,
+    pub(super) slots: usize,
+    pub(super) admitting: usize,
+    /// What may be sent. May change at any time.
+    pub(super) allowance: Allowance,
     /// Deliveries that are queued, in flight or not yet recorded; the events of those that were due.
     held: usize,
     held_due: HashSet<EventId>,
@@ -31,34 +49,35 @@ pub(super) struct Lane {
     pending_was_last: bool,
     /// More rows lie parked than were taken, and nobody was asked yet to bring them.
     more: bool,
-    /// It stands in its tenant's ring.
-    pub(super) ready: bool,
+    pub(super) place: Place,
 }
 
 impl Lane {
-    pub(super) fn new(cap: usize) -> Self {
+    pub(super) fn new(allowance: Allowance) -> Self {
         Self {
             fresh: VecDeque::new(),
             due: VecDeque::new(),
             parked: VecDeque::new(),
             in_flight: 0,
-            cap,
+            slots: 0,
+            admitting: 0,
+            allowance,
             held: 0,
             held_due: HashSet::new(),
             pending_was_last: false,
             more: false,
-            ready: false,
+            place: Place::Nowhere,
         }
     }
 
     pub(super) fn is_ready(&self) -> bool {
         let queued = self.fresh.len() + self.due.len() + self.parked.len();
-        self.in_flight < self.cap && queued > 0
+        queued > 0 && self.in_flight < self.allowance.in_flight && self.allowance.shut.is_none()
     }
 
     /// Nothing hangs on it any more.
     pub(super) fn is_over(&self) -> bool {
-        self.held == 0 && !self.ready
+        self.held == 0
     }
 
     pub(super) fn is_full_for(&self, item: &Item) -> bool {
@@ -130,10 +149,11 @@ impl Lane {
         low
     }
 
-    /// Takes out the fresh deliveries that have been queued since before `since`.
-    pub(super) fn overdue(&mut self, since: Instant, into: &mut Vec<Item>) {
+    /// Takes out the fresh deliveries that have been queued since before `since`, with what they waited for.
+    pub(super) fn overdue(&mut self, since: Instant, into: &mut Vec<(Item, Why)>) {
+        let why = self.allowance.waits_for();
         while let Some(queued) = self.fresh.pop_front_if(|queued| queued.since < since) {
-            into.push(queued.item);
+            into.push((queued.item, why));
         }
     }
 

@@ -16,7 +16,8 @@ enum Step {
     Answer(usize),
     Record(usize),
     Overdue,
-    Cap(u8, u8, Option<usize>),
+    Cap(u8, u8, usize),
+    Shut(u8, u8),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -31,7 +32,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => any::<usize>().prop_map(Step::Answer),
         2 => any::<usize>().prop_map(Step::Record),
         1 => Just(Step::Overdue),
-        1 => (tenant, endpoint, prop::option::of(0..4_usize)).prop_map(|(t, e, cap)| Step::Cap(t, e, cap)),
+        1 => (tenant, endpoint, 0..4_usize).prop_map(|(t, e, cap)| Step::Cap(t, e, cap)),
+        1 => (0..12_u8, 0..6_u8).prop_map(|(t, e)| Step::Shut(t, e)),
     ]
 }
 
@@ -44,7 +46,6 @@ struct Played {
     out: Vec<Item>,
     answered: Vec<DeliveryKey>,
     begun: HashSet<DeliveryKey>,
-    caps: HashSet<(u8, u8)>,
 }
 
 impl Played {
@@ -59,13 +60,13 @@ impl Played {
 
     fn push(&mut self, item: Item) {
         let key = item.key();
-        if self.lanes.push(item, now()).is_ok() {
+        if self.lanes.push(item, now(), usual).is_ok() {
             self.queued.insert(key);
         }
     }
 
     fn pop(&mut self) -> bool {
-        let Some(item) = self.lanes.pop() else {
+        let Some(item) = self.lanes.pop(now()) else {
             return false;
         };
         assert!(self.queued.remove(&item.key()), "popped, but not queued");
@@ -115,29 +116,34 @@ impl Played {
             Step::Answer(at) => self.answer(at),
             Step::Record(at) => self.record(at),
             Step::Overdue => {
-                for item in self.lanes.overdue(now() + Duration::from_secs(1)) {
+                for (item, _) in self.lanes.overdue(now() + Duration::from_secs(1)) {
                     assert!(self.queued.remove(&item.key()));
                     self.answered.push(item.key());
                 }
             }
-            Step::Cap(tenant, endpoint, cap) => {
-                let of = key(
-                    u128::from(tenant),
-                    u128::from(tenant) << 8 | u128::from(endpoint),
-                    0,
-                );
-                self.lanes.set_cap(of.tenant, of.endpoint, cap);
-                self.caps.insert((tenant, endpoint));
+            Step::Cap(tenant, endpoint, cap) => self.allow(tenant, endpoint, in_flight(cap)),
+            Step::Shut(tenant, endpoint) => {
+                let shut = Some(Why::Circuit);
+                self.allow(tenant, endpoint, Allowance { shut, ..usual() });
+                for (item, why) in self.lanes.evicted() {
+                    assert_eq!(why, Why::Circuit);
+                    assert!(self.queued.remove(&item.key()));
+                    self.answered.push(item.key());
+                }
             }
         }
         assert!(self.lanes.slots <= limits::IN_FLIGHT_PER_NODE);
         assert_eq!(self.lanes.in_flight(), self.out.len());
     }
 
+    fn allow(&mut self, tenant: u8, endpoint: u8, allowance: Allowance) {
+        let tenant_id = key(u128::from(tenant), 0, 0).tenant;
+        let endpoint_id = key(0, u128::from(tenant) << 8 | u128::from(endpoint), 0).endpoint;
+        self.lanes.set_allowance(tenant_id, endpoint_id, allowance);
+    }
+
     fn without_caps(&mut self) {
-        for (tenant, endpoint) in std::mem::take(&mut self.caps) {
-            self.play(Step::Cap(tenant, endpoint, None));
-        }
+        self.lanes.allow(|_, _| usual());
     }
 }
 
@@ -155,10 +161,10 @@ proptest! {
             played.play(step);
         }
         let newcomer = key(99, 99, 999_999);
-        prop_assert_eq!(played.lanes.push(due(newcomer), now()), Ok(()));
+        prop_assert_eq!(played.lanes.push(due(newcomer), now(), usual), Ok(()));
         let (mut turns, mut answers) = (0, 0);
         loop {
-            match played.lanes.pop() {
+            match played.lanes.pop(now()) {
                 Some(item) if item.key() == newcomer => break,
                 Some(item) => {
                     turns += 1;
@@ -174,6 +180,30 @@ proptest! {
         }
         prop_assert!(turns <= 12, "{} turns", turns);
         prop_assert!(answers <= 17 * 13, "{} answers", answers);
+    }
+
+    /// INV-13, D10: however many endpoints of its tenant hang, with however much each, an endpoint with nothing in flight has
+    /// a slot at once.
+    #[test]
+    fn an_endpoint_with_nothing_in_flight_gets_a_slot_beside_any_number_that_hang(
+        hanging in prop::collection::vec(1..40_u8, 1..1400)
+    ) {
+        let mut lanes = Lanes::default();
+        let mut event = 0;
+        for (endpoint, queued) in (0..).zip(hanging) {
+            for _ in 0..queued {
+                event += 1;
+                let of = key(1, endpoint, event);
+                lanes.push(fresh(of, 10), now(), || in_flight(40)).unwrap();
+            }
+        }
+        pop_all(&mut lanes);
+        for endpoint in 5000..5002 {
+            let sibling = key(1, endpoint, 1_000_000 + endpoint);
+            lanes.push(fresh(sibling, 10), now(), usual).unwrap();
+            let started = pop_all(&mut lanes);
+            prop_assert!(started.iter().any(|item| item.key() == sibling));
+        }
     }
 
     /// INV-2, INV-11: each delivery that was taken is started once, and at the end nothing is left.
@@ -208,11 +238,11 @@ proptest! {
         let mut lanes = Lanes::default();
         for (event, pending) in (0..).zip(&pushes) {
             let of = key(1, 1, event);
-            let _ = lanes.push(if *pending { parked(of) } else { fresh(of, 10) }, now());
+            let _ = lanes.push(if *pending { parked(of) } else { fresh(of, 10) }, now(), usual);
         }
         let mut waiting = pushes.iter().filter(|pending| **pending).count();
         let (mut drained, mut started) = (0, 0);
-        while waiting > 0 && let Some(item) = lanes.pop() {
+        while waiting > 0 && let Some(item) = lanes.pop(now()) {
             started += 1;
             if matches!(item, Item::Pending(_)) {
                 waiting -= 1;
