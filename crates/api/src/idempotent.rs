@@ -65,9 +65,15 @@ pub(crate) const fn replayed() -> [(HeaderName, HeaderValue); 1] {
 
 /// The layer. See the module.
 pub(crate) async fn once(State(state): State<ApiState>, request: Request, next: Next) -> Response {
-    if !is_kept_here(&request) {
-        return next.run(request).await;
+    if is_kept_here(&request) {
+        // Boxed: what most requests do not need would be carried along, and moved, with each.
+        Box::pin(keep(state, request, next)).await
+    } else {
+        next.run(request).await
     }
+}
+
+async fn keep(state: ApiState, request: Request, next: Next) -> Response {
     let (keyed, request) = match take_apart(&state, request).await {
         Ok((Some(keyed), request)) => (keyed, request),
         Ok((None, request)) => return next.run(request).await,

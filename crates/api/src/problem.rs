@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
 use http::{Method, StatusCode};
+use posthorn_domain::limits;
 
 use crate::access::Operation;
 
@@ -192,14 +193,24 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault at `pointer`.
+    /// A fault at `pointer`. Both texts may hold names that the caller chose, so they are cut: an answer is not as large as
+    /// whatever it refuses (INV-11).
     pub fn new(pointer: impl Into<String>, problem: Problem, detail: impl Into<String>) -> Self {
         Self {
-            pointer: pointer.into(),
+            pointer: cut(pointer.into()),
             problem,
-            detail: detail.into(),
+            detail: cut(detail.into()),
         }
     }
+}
+
+/// No longer than texts of errors are anywhere; what was cut ends in `…`.
+fn cut(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(limits::ERROR_DETAIL_CHARS) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
 }
 
 /// One occurrence of a [`Problem`]: an answer that is not what the caller asked for.
@@ -370,6 +381,14 @@ mod tests {
             assert_eq!(Problem::from_code(problem.code()), Some(*problem));
         }
         assert_eq!(Problem::from_code("no_such_code"), None);
+    }
+
+    #[test]
+    fn what_is_refused_is_not_repeated_at_any_length() {
+        let name = "\u{e4}".repeat(1_000_000);
+        let fault = Fault::new(format!("/{name}"), Problem::FieldUnknown, name);
+        assert_eq!(fault.detail.chars().count(), limits::ERROR_DETAIL_CHARS + 1);
+        assert!(fault.pointer.ends_with('…') && fault.pointer.len() < 2000);
     }
 
     #[test]

@@ -71,7 +71,10 @@ pub(super) async fn create_event(
     .await?;
     let event = match envelope::read(caller.tenant().tenant(), key.clone(), &body) {
         Ok(event) => event,
-        Err(failure) => return Err(key_first(&state, &caller, key, &body, failure).await),
+        // Boxed, as every rare step on the way of an event: its future would be carried along, and moved, with all.
+        Err(failure) => {
+            return Err(Box::pin(key_first(&state, &caller, key, &body, failure)).await);
+        }
     };
     let type_ = event.event_type.as_str().to_owned();
     let uid = event.keys.as_ref().and_then(EventKeys::uid).cloned();
