@@ -28,12 +28,13 @@ use posthorn_store::database::Database;
 use posthorn_store::drive::drive;
 use posthorn_store::due::DueHint;
 use posthorn_store::entropy::Entropy;
+use posthorn_store::health::HealthCache;
 use posthorn_store::key_use::KeyUses;
 use posthorn_store::record::RecordWriter;
 use posthorn_store::stream::StreamKeeper;
 use posthorn_worker::{
-    Dispatcher, DueTimer, Keeping, Loader, Parking, ParkingParts, Recorder, Recovery, Sender,
-    SenderParts, Shards, WorkerParts,
+    CircuitParts, Circuits, Dispatcher, DueTimer, Keeping, Loader, Parking, ParkingParts, Recorder,
+    Recovery, Sender, SenderParts, Shards, WorkerParts,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -135,8 +136,12 @@ pub struct Node {
     pub database: Database,
     /// Its configuration; it is not polled.
     pub cache: ConfigCache,
+    /// What it knows of endpoints that are not well; it is not polled.
+    pub health: HealthCache,
     /// Its stream.
     pub keeper: Arc<StreamKeeper>,
+    /// Its time.
+    pub clock: Clock,
     /// The caller's side of accept.
     pub acceptor: Acceptor,
     /// Its queues.
@@ -171,25 +176,23 @@ impl Node {
             batcher,
             fresh,
         } = parts;
-        let dispatcher = Arc::new(Dispatcher::new(
+        let shards = Shards::new(Arc::clone(&keeper));
+        let (health, circuits) = circuits(&database, &cache, &shards, &clock).await;
+        let dispatcher = Dispatcher::new(
             clock.clone(),
             cache.clone(),
+            Arc::clone(&circuits),
             Arc::clone(&keeper),
-        ));
-        let shards = Shards::new(Arc::clone(&keeper));
+        );
+        let dispatcher = Arc::new(dispatcher);
         let mut tasks = JoinSet::new();
         tasks.spawn(batcher.run(CancellationToken::new()));
+        let sending = (&circuits, &dispatcher);
         let unsent = if runs == Runs::AcceptOnly {
             Some(fresh)
         } else {
             dispatch(
-                &mut tasks,
-                &database,
-                &cache,
-                &clock,
-                &dispatcher,
-                &shards,
-                fresh,
+                &mut tasks, &database, &cache, &clock, sending, &shards, fresh,
             );
             None
         };
@@ -205,24 +208,28 @@ impl Node {
         if runs != Runs::WithoutLease {
             tasks.spawn(renew(clock.clone(), Arc::clone(&keeping)));
         }
+        let parking = ParkingParts {
+            database: database.clone(),
+            cache: cache.clone(),
+            circuits,
+            dispatcher: Arc::clone(&dispatcher),
+            shards: shards.clone(),
+            clock: clock.clone(),
+        };
         Self {
             due: DueTimer::new(
                 database.clone(),
                 Arc::clone(&dispatcher),
-                shards.clone(),
+                shards,
                 clock.clone(),
             ),
-            parking: Parking::new(ParkingParts {
-                database: database.clone(),
-                cache: cache.clone(),
-                dispatcher: Arc::clone(&dispatcher),
-                shards,
-                clock,
-            }),
+            parking: Parking::new(parking),
             recovery: Recovery::new(database.clone(), DueHint::default()),
             database,
             cache,
+            health,
             keeper,
+            clock,
             acceptor,
             dispatcher,
             keeping,
@@ -273,12 +280,31 @@ pub fn event(tenant: TenantId, payload: impl Into<Bytes>) -> NewEvent {
     }
 }
 
+async fn circuits(
+    database: &Database,
+    cache: &ConfigCache,
+    shards: &Shards,
+    clock: &Clock,
+) -> (HealthCache, Arc<Circuits>) {
+    let health = HealthCache::new(database.clone());
+    health.refresh().await.unwrap();
+    let circuits = Circuits::new(CircuitParts {
+        database: database.clone(),
+        cache: cache.clone(),
+        health: health.clone(),
+        shards: shards.clone(),
+        clock: clock.clone(),
+        entropy: Entropy,
+    });
+    (health, Arc::new(circuits))
+}
+
 fn dispatch(
     tasks: &mut JoinSet<()>,
     database: &Database,
     cache: &ConfigCache,
     clock: &Clock,
-    dispatcher: &Arc<Dispatcher>,
+    (circuits, dispatcher): (&Arc<Circuits>, &Arc<Dispatcher>),
     shards: &Shards,
     fresh: mpsc::Receiver<FreshEvent>,
 ) {
@@ -292,6 +318,7 @@ fn dispatch(
         egress: egress(),
         clock: clock.clone(),
         entropy: Entropy,
+        circuits: Arc::clone(circuits),
         dispatcher: Arc::clone(dispatcher),
         recorder: recorder.clone(),
         shards: shards.clone(),

@@ -12,6 +12,7 @@
 
 pub mod address;
 pub mod api_key;
+pub mod circuit;
 mod crockford;
 pub mod delivery;
 pub mod endpoint;

@@ -229,6 +229,25 @@ pub const ADMISSIONS: usize = 16;
 /// Statements at a time, from the shared pool, that set aside what cannot be sent now.
 pub const SETTING_ASIDE: usize = 1;
 
+// Endpoints that are not well.
+
+/// Failed attempts in a row that open a circuit, at least.
+pub const CIRCUIT_FAILURES: u32 = 10;
+/// How long they must have lasted.
+pub const CIRCUIT_LASTED: Duration = Duration::from_mins(1);
+/// How many events they must have been of: a poisonous one opens no circuit.
+pub const CIRCUIT_EVENTS: usize = 3;
+/// How long an endpoint is probed in vain until it is disabled.
+pub const CIRCUIT_GIVEN_UP: Duration = Duration::from_hours(5 * 24);
+/// When an open circuit is probed first.
+pub const PROBE_FIRST: Duration = Duration::from_secs(5);
+/// The longest time between two probes.
+pub const PROBE_LONGEST: Duration = Duration::from_mins(10);
+/// How long it is kept that an endpoint is well again: nodes that were away for less hear of it.
+pub const HEALTH_KEPT: Duration = Duration::from_mins(10);
+/// How much earlier than the last look a look at what changed begins: longer than a statement that changes may take.
+pub const HEALTH_OVERLAP: Duration = Duration::from_secs(15);
+
 // Nodes.
 
 /// How long a lease holds without renewal.

@@ -1,21 +1,23 @@
-//! 410: the endpoint says that it is gone, and is disabled.
+//! An endpoint that Posthorn disables: it says by 410 that it is gone, or has failed for days.
 //!
-//! Its deliveries become dead by verdict when the sweep finds its row so ([`crate::pending::cancel`]).
+//! The deliveries of one that is gone become dead by verdict when the sweep finds its row so ([`crate::pending::cancel`]).
 
+use posthorn_domain::endpoint::StateCause;
 use posthorn_domain::id::{EndpointId, TenantId};
 
 use crate::database::Database;
 
-/// Disables an endpoint with the cause `gone`, if it still is the version that was asked: an endpoint whose URL was
-/// changed meanwhile did not say anything yet. Answers whether it was disabled.
+/// Disables an endpoint, if it still is the version that was asked: an endpoint whose URL was changed meanwhile did not say
+/// anything yet. Answers whether it was disabled.
 ///
 /// # Errors
-/// When the database does not answer; the next 410 asks again.
+/// When the database does not answer; the next answer asks again.
 pub async fn disable(
     database: &Database,
     tenant: TenantId,
     endpoint: EndpointId,
     config_seq: i64,
+    cause: StateCause,
 ) -> Result<bool, sqlx::Error> {
     let mut tx = database.system().begin().await?;
     // Changes of configuration take this row last of all, so the endpoint's own comes first here, too.
@@ -41,11 +43,12 @@ pub async fn disable(
     .execute(&mut *tx)
     .await?;
     sqlx::query!(
-        "UPDATE endpoints SET state = 'disabled', state_cause = 'gone', config_seq = $3, updated_at = now()
+        "UPDATE endpoints SET state = 'disabled', state_cause = $4, config_seq = $3, updated_at = now()
          WHERE tenant_id = $1 AND id = $2",
         tenant.uuid(),
         endpoint.uuid(),
         seq,
+        cause.as_str(),
     )
     .execute(&mut *tx)
     .await?;

@@ -21,6 +21,7 @@ pub mod drive;
 pub mod due;
 pub mod entropy;
 pub mod gone;
+pub mod health;
 pub mod idempotent;
 pub mod key_use;
 pub mod lease;

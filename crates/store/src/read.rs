@@ -12,6 +12,7 @@ mod dead_letters;
 mod deliveries;
 mod endpoints;
 mod events;
+mod health;
 mod page;
 
 pub use attempts::{
@@ -24,6 +25,8 @@ pub use deliveries::{Delivery, deliveries, delivery};
 pub use endpoints::{Endpoint, EndpointRef, endpoint, endpoints};
 pub(crate) use endpoints::{EndpointRow, endpoint_for_update, rate_limit};
 pub use events::{Event, EventFilter, EventPayload, event, events, payload};
+pub(crate) use health::add_health;
+pub use health::{EndpointHealth, HealthStatus};
 pub use page::{Edge, Order, Page, PageKey, Slice};
 
 /// Why a statement gave no answer.

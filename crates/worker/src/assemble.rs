@@ -13,6 +13,7 @@ use posthorn_store::database::{Database, DatabaseError};
 use posthorn_store::drive::drive;
 use posthorn_store::due::DueHint;
 use posthorn_store::entropy::Entropy;
+use posthorn_store::health::HealthCache;
 use posthorn_store::key_use::KeyUses;
 use posthorn_store::record::RecordWriter;
 use posthorn_store::stream::StreamKeeper;
@@ -21,6 +22,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::circuit::{CircuitParts, Circuits};
 use crate::dispatch::Dispatcher;
 use crate::expire::Expiry;
 use crate::park::{Parking, ParkingParts};
@@ -111,15 +113,25 @@ impl Worker {
             batcher,
             fresh,
         } = parts;
+        let shards = Shards::new(Arc::clone(&keeper));
+        let health = HealthCache::new(database.clone());
+        let circuits = Arc::new(Circuits::new(CircuitParts {
+            database: database.clone(),
+            cache: cache.clone(),
+            health: health.clone(),
+            shards: shards.clone(),
+            clock: clock.clone(),
+            entropy,
+        }));
         let dispatcher = Arc::new(Dispatcher::new(
             clock.clone(),
             cache.clone(),
+            Arc::clone(&circuits),
             Arc::clone(&keeper),
         ));
         let writer = RecordWriter::new(database.clone());
         let (recorder, recording) = Recorder::new(writer, Arc::clone(&dispatcher), clock.clone());
         let (loader, loading) = Loader::new(database.clone());
-        let shards = Shards::new(Arc::clone(&keeper));
         let sender = Arc::new(Sender::new(SenderParts {
             database: database.clone(),
             loader,
@@ -127,6 +139,7 @@ impl Worker {
             egress,
             clock: clock.clone(),
             entropy,
+            circuits: Arc::clone(&circuits),
             dispatcher: Arc::clone(&dispatcher),
             recorder: recorder.clone(),
             shards: shards.clone(),
@@ -137,6 +150,8 @@ impl Worker {
             keeper: Arc::clone(&keeper),
             clock: clock.clone(),
             entropy,
+            health,
+            circuits,
             dispatcher: Arc::clone(&dispatcher),
             hint,
             key_uses,
@@ -204,6 +219,8 @@ struct Timers {
     keeper: Arc<StreamKeeper>,
     clock: Clock,
     entropy: Entropy,
+    health: HealthCache,
+    circuits: Arc<Circuits>,
     dispatcher: Arc<Dispatcher>,
     hint: DueHint,
     key_uses: KeyUses,
@@ -218,6 +235,8 @@ impl Timers {
             keeper,
             clock,
             entropy,
+            health,
+            circuits,
             dispatcher,
             hint,
             key_uses,
@@ -239,6 +258,7 @@ impl Timers {
         let parking = ParkingParts {
             database: database.clone(),
             cache: cache.clone(),
+            circuits,
             dispatcher,
             shards,
             clock: clock.clone(),
@@ -262,7 +282,7 @@ impl Timers {
             ),
         ];
         loops.extend(park(parking));
-        loops.extend(housekeeping(&clock, database, cache, key_uses));
+        loops.extend(housekeeping(&clock, database, (cache, health), key_uses));
         loops
     }
 }
@@ -271,11 +291,11 @@ impl Timers {
 fn housekeeping(
     clock: &Clock,
     database: Database,
-    cache: ConfigCache,
+    known: (ConfigCache, HealthCache),
     key_uses: KeyUses,
 ) -> [Loop; 4] {
     [
-        every(clock, (limits::CONFIG_POLL, STEP), None, cache, refresh),
+        every(clock, (limits::CONFIG_POLL, STEP), None, known, refresh),
         every(
             clock,
             (limits::KEY_USE_EVERY, STEP),
@@ -378,9 +398,13 @@ async fn refill(parking: Arc<Parking>) {
     parking.refill().await;
 }
 
-async fn refresh(cache: Arc<ConfigCache>) {
+async fn refresh(known: Arc<(ConfigCache, HealthCache)>) {
+    let (cache, health) = &*known;
     if let Err(error) = cache.refresh().await {
         tracing::warn!(%error, "the configuration could not be read");
+    }
+    if let Err(error) = health.refresh().await {
+        tracing::warn!(%error, "which endpoints are not well could not be read");
     }
 }
 

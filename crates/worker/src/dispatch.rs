@@ -22,6 +22,7 @@ use posthorn_store::accept::FreshEvent;
 use posthorn_store::clock::Clock;
 use posthorn_store::configuration::{ConfigCache, Snapshot};
 use posthorn_store::due::DueHint;
+use posthorn_store::health::HealthSnapshot;
 use posthorn_store::pending::{Due, ParkedEndpoint};
 use posthorn_store::record::{DeliveryKey, Fact, Parked};
 use posthorn_store::stream::StreamKeeper;
@@ -29,6 +30,7 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use self::lanes::{Lanes, Refusal};
+use crate::circuit::Circuits;
 use crate::record::{Recorder, Unrecorded};
 use crate::send::Sender;
 
@@ -48,13 +50,19 @@ pub struct Dispatcher {
     places: Arc<Semaphore>,
     clock: Clock,
     cache: ConfigCache,
+    circuits: Arc<Circuits>,
     keeper: Arc<StreamKeeper>,
 }
 
 impl Dispatcher {
     /// Empty queues.
     #[must_use]
-    pub fn new(clock: Clock, cache: ConfigCache, keeper: Arc<StreamKeeper>) -> Self {
+    pub fn new(
+        clock: Clock,
+        cache: ConfigCache,
+        circuits: Arc<Circuits>,
+        keeper: Arc<StreamKeeper>,
+    ) -> Self {
         Self {
             lanes: Mutex::default(),
             wake: Notify::new(),
@@ -62,6 +70,7 @@ impl Dispatcher {
             places: Arc::new(Semaphore::new(limits::UNRECORDED)),
             clock,
             cache,
+            circuits,
             keeper,
         }
     }
@@ -102,7 +111,7 @@ impl Dispatcher {
             // By the clock and not by the timer above: under load there is always something that comes first.
             if self.clock.monotonic() >= look_at {
                 self.park_overdue(&recorder).await;
-                self.lanes().forget(self.clock.monotonic());
+                self.look_again();
                 look_at = self.clock.monotonic() + TICK;
             }
         }
@@ -113,7 +122,7 @@ impl Dispatcher {
     async fn take(&self, event: Arc<FreshEvent>, recorder: &Recorder) {
         let refused: Vec<_> = {
             let now = self.clock.monotonic();
-            let snapshot = self.cache.snapshot();
+            let known = self.known();
             let mut lanes = self.lanes();
             let items = event
                 .endpoints
@@ -122,7 +131,7 @@ impl Dispatcher {
             items
                 .filter_map(|item| {
                     let key = item.key();
-                    let allowance = || allowance(&snapshot, key.tenant, key.endpoint);
+                    let allowance = || self.allowance(&known, key.tenant, key.endpoint);
                     let refused = lanes.push(item.clone(), now, allowance).err();
                     refused.map(|why| (item, why))
                 })
@@ -140,14 +149,14 @@ impl Dispatcher {
     /// Queues due rows. Answers the endpoints of which some were not taken, and why.
     pub fn offer(&self, due: &[Due]) -> HashMap<(TenantId, EndpointId), Why> {
         let now = self.clock.monotonic();
-        let snapshot = self.cache.snapshot();
+        let known = self.known();
         let mut refused = HashMap::new();
         {
             let mut lanes = self.lanes();
             for row in due {
                 let of = (row.key.tenant, row.key.endpoint);
                 let taken = lanes.push(Item::Pending(*row), now, || {
-                    allowance(&snapshot, of.0, of.1)
+                    self.allowance(&known, of.0, of.1)
                 });
                 if let Err(Refusal::Park(why)) = taken {
                     refused.insert(of, why);
@@ -174,13 +183,13 @@ impl Dispatcher {
     /// bring again. With `more`, the endpoint is among [`Dispatcher::low`] when they run low.
     pub fn offer_parked(&self, of: ParkedEndpoint, rows: &[Due], more: bool) -> usize {
         let now = self.clock.monotonic();
-        let snapshot = self.cache.snapshot();
+        let known = self.known();
         let taken = {
             let mut lanes = self.lanes();
             let taken = rows
                 .iter()
                 .take_while(|row| {
-                    let allowance = || allowance(&snapshot, of.tenant, of.endpoint);
+                    let allowance = || self.allowance(&known, of.tenant, of.endpoint);
                     let pushed = lanes.push(Item::Pending(**row), now, allowance);
                     !matches!(pushed, Err(Refusal::Park(_)))
                 })
@@ -190,6 +199,40 @@ impl Dispatcher {
         };
         self.wake.notify_one();
         taken
+    }
+
+    /// Queues a parked row to try an endpoint whose circuit is open. Answers whether it was taken: not while another request
+    /// to the endpoint is under way.
+    pub(crate) fn offer_probe(&self, row: Due) -> bool {
+        let known = self.known();
+        let allowance = || self.allowance(&known, row.key.tenant, row.key.endpoint);
+        let now = self.clock.monotonic();
+        let pushed = self.lanes().push(Item::Probe(row), now, allowance);
+        self.wake.notify_one();
+        pushed.is_ok()
+    }
+
+    /// Asks again what may be sent to one endpoint.
+    pub(crate) fn allow_one(&self, tenant: TenantId, endpoint: EndpointId) {
+        let known = self.known();
+        let allowance = self.allowance(&known, tenant, endpoint);
+        self.lanes().set_allowance(tenant, endpoint, allowance);
+        self.wake.notify_one();
+    }
+
+    /// Nothing more is sent to an endpoint until something else is known of it.
+    pub(crate) fn shut(&self, tenant: TenantId, endpoint: EndpointId, why: Why) {
+        let shut = Allowance {
+            shut: Some(why),
+            ..Allowance::default()
+        };
+        self.lanes().set_allowance(tenant, endpoint, shut);
+        self.wake.notify_one();
+    }
+
+    /// Why nothing may be sent to an endpoint now, if so.
+    pub(crate) fn is_shut(&self, key: DeliveryKey) -> Option<Why> {
+        self.allowance(&self.known(), key.tenant, key.endpoint).shut
     }
 
     /// The endpoints whose parked rows in memory ran low since the last call, while more lie in the database.
@@ -259,13 +302,36 @@ impl Dispatcher {
         TICK
     }
 
-    /// Asks again what may be sent to each endpoint, when the configuration is no longer the version that was asked.
-    fn allow(&self, version: &mut Option<i64>) {
-        let snapshot = self.cache.snapshot();
-        if version.replace(snapshot.seq()) != Some(snapshot.seq()) {
+    /// Asks again what may be sent to each endpoint, when what is known is no longer what was asked.
+    fn allow(&self, version: &mut Option<Version>) {
+        let known = self.known();
+        if version.replace(known.version()) != Some(known.version()) {
             self.lanes()
-                .allow(|tenant, endpoint| allowance(&snapshot, tenant, endpoint));
+                .allow(|tenant, endpoint| self.allowance(&known, tenant, endpoint));
         }
+    }
+
+    /// By the clock: a floor passes, a shard changes hands.
+    fn look_again(&self) {
+        let known = self.known();
+        self.circuits.forget(&known.config, &known.health);
+        let mut lanes = self.lanes();
+        for (tenant, endpoint) in known.health.endpoints() {
+            lanes.set_allowance(tenant, endpoint, self.allowance(&known, tenant, endpoint));
+        }
+        lanes.forget(self.clock.monotonic());
+    }
+
+    fn known(&self) -> Known {
+        Known {
+            config: self.cache.snapshot(),
+            health: self.circuits.health(),
+        }
+    }
+
+    fn allowance(&self, known: &Known, tenant: TenantId, endpoint: EndpointId) -> Allowance {
+        self.circuits
+            .allowance(&known.config, &known.health, (tenant, endpoint))
     }
 
     /// What was queued for endpoints that nothing may be sent to any more goes to `pending`, or is there already.
@@ -275,7 +341,7 @@ impl Dispatcher {
             match item {
                 Item::Fresh(..) => recorder.record(self.parked(&item, why, false)).await,
                 // Found again as due or parked, and treated as its endpoint is by then.
-                Item::Pending(row) => self.lanes().recorded(row.key),
+                Item::Pending(row) | Item::Probe(row) => self.lanes().recorded(row.key),
             }
         }
     }
@@ -297,7 +363,7 @@ impl Dispatcher {
         let ends_at = key.event.minted_at() + self.max_age(key);
         let fresh = match item {
             Item::Fresh(event, _) => Some(Arc::clone(event)),
-            Item::Pending(_) => None,
+            Item::Pending(_) | Item::Probe(_) => None,
         };
         Unrecorded {
             fact: Fact::Parked {
@@ -346,9 +412,19 @@ impl Dispatcher {
     }
 }
 
-/// What may be sent to an endpoint.
-fn allowance(snapshot: &Snapshot, tenant: TenantId, endpoint: EndpointId) -> Allowance {
-    Allowance::of(snapshot.endpoint(tenant, endpoint).map(Arc::as_ref))
+/// What is known of endpoints at a moment.
+struct Known {
+    config: Arc<Snapshot>,
+    health: Arc<HealthSnapshot>,
+}
+
+/// Of the configuration and of the endpoints that are not well.
+type Version = (i64, u64);
+
+impl Known {
+    fn version(&self) -> Version {
+        (self.config.seq(), self.health.version())
+    }
 }
 
 /// How long it is until a moment, and no longer than the dispatcher sleeps anyway.

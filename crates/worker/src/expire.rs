@@ -1,10 +1,12 @@
-//! Expire: keys whose time is over are deleted, away from everything that is in a hurry.
+//! Expire: keys whose time is over are deleted, away from everything that is in a hurry; and endpoints that have been well for
+//! a while are forgotten.
 //!
 //! A key that has expired counts as unused already; this only makes room. Every node may do it at any time: rows that
 //! another one holds are skipped.
 
 use posthorn_domain::limits;
 use posthorn_store::database::Database;
+use posthorn_store::health;
 use posthorn_store::idempotent::{self, Expired};
 
 /// Deletes keys whose time is over.
@@ -21,6 +23,9 @@ impl Expiry {
 
     /// Deletes what there is, batch by batch, up to [`limits::EXPIRE_BATCHES`]. Answers how much.
     pub async fn run_once(&self) -> Expired {
+        if let Err(error) = health::forget(&self.database).await {
+            tracing::warn!(%error, "endpoints that are well could not be forgotten");
+        }
         let mut deleted = Expired::default();
         for _ in 0..limits::EXPIRE_BATCHES {
             match idempotent::expire(&self.database).await {

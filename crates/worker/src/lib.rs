@@ -9,6 +9,7 @@
 //! [`posthorn_domain::delivery`]. Neighbours: `store` for every statement, `egress` for every request.
 
 mod assemble;
+mod circuit;
 mod dispatch;
 mod expire;
 mod park;
@@ -18,6 +19,7 @@ mod retry;
 mod send;
 
 pub use self::assemble::{Worker, WorkerParts};
+pub use self::circuit::{CircuitParts, Circuits};
 pub use self::dispatch::{Dispatcher, Item};
 pub use self::expire::Expiry;
 pub use self::park::{Parking, ParkingParts};

@@ -8,6 +8,7 @@
 //! next: how fast a drain goes does not depend on the sweep's period.
 
 mod drains;
+mod probes;
 mod walk;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +21,9 @@ use posthorn_store::database::{Database, DatabaseError};
 use posthorn_store::pending::{self, ParkedEndpoint};
 
 use self::drains::Drains;
+use self::probes::Probes;
 use self::walk::Walk;
+use crate::circuit::{self, Circuits};
 use crate::dispatch::Dispatcher;
 use crate::recover::Shards;
 
@@ -30,6 +33,8 @@ pub struct ParkingParts {
     pub database: Database,
     /// Endpoints as they are now.
     pub cache: ConfigCache,
+    /// What may be sent to endpoints that are not well.
+    pub circuits: Arc<Circuits>,
     /// Takes what is drained.
     pub dispatcher: Arc<Dispatcher>,
     /// The shards of this node.
@@ -42,11 +47,13 @@ pub struct ParkingParts {
 pub struct Parking {
     database: Database,
     cache: ConfigCache,
+    circuits: Arc<Circuits>,
     dispatcher: Arc<Dispatcher>,
     shards: Shards,
     clock: Clock,
     walk: Mutex<Walk>,
     drains: Mutex<Drains>,
+    probes: Mutex<Probes>,
 }
 
 impl Parking {
@@ -56,6 +63,7 @@ impl Parking {
         let ParkingParts {
             database,
             cache,
+            circuits,
             dispatcher,
             shards,
             clock,
@@ -63,17 +71,22 @@ impl Parking {
         Self {
             database,
             cache,
+            circuits,
             dispatcher,
             shards,
             clock,
             walk: Mutex::default(),
             drains: Mutex::default(),
+            probes: Mutex::default(),
         }
     }
 
     /// One sweep. Answers how many rows it ended or queued.
     pub async fn run_once(&self) -> u64 {
         self.drains().forget_old(self.clock.monotonic());
+        let health = self.circuits.health();
+        self.probes()
+            .forget_unless(|endpoint| health.knows(endpoint));
         let mut moved = 0;
         for of in self.listed().await {
             match self.sweep(of).await {
@@ -141,6 +154,7 @@ impl Parking {
         let snapshot = self.cache.snapshot();
         let entry = snapshot.endpoint(of.tenant, of.endpoint);
         entry.is_some_and(|entry| entry.state == EndpointState::Enabled)
+            && self.circuits.parked((of.tenant, of.endpoint)) == circuit::Parked::Drain
             && self
                 .shards
                 .owned()
@@ -155,13 +169,37 @@ impl Parking {
         match state {
             Some(EndpointState::Enabled) => {
                 let expired = pending::expire(&self.database, of).await?;
-                Ok(expired + self.drain(of).await?)
+                let sent = match self.circuits.parked((of.tenant, of.endpoint)) {
+                    circuit::Parked::Drain => self.drain(of).await?,
+                    circuit::Parked::Probe => self.probe(of).await?,
+                    circuit::Parked::Wait => 0,
+                };
+                Ok(expired + sent)
             }
             Some(EndpointState::Paused) => pending::expire(&self.database, of).await,
             Some(EndpointState::Disabled) => Ok(pending::cancel(&self.database, of).await?
                 + pending::expire(&self.database, of).await?),
             None => pending::cancel(&self.database, of).await,
         }
+    }
+
+    /// Has one parked row sent, to see whether the endpoint answers: another one each time.
+    async fn probe(&self, of: ParkedEndpoint) -> Result<u64, DatabaseError> {
+        let after = self.probes().place(of.endpoint);
+        let found = pending::parked(&self.database, of, after, 1).await?;
+        let Some(parked) = found.first() else {
+            self.probes().ended(of.endpoint);
+            return Ok(0);
+        };
+        let taken = self.dispatcher.offer_probe(parked.row);
+        if taken {
+            self.probes().reached(of.endpoint, *parked);
+        }
+        Ok(u64::from(taken))
+    }
+
+    fn probes(&self) -> MutexGuard<'_, Probes> {
+        self.probes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Queues as many rows as there is room for.

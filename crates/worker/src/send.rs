@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 use posthorn_domain::delivery::{
     Cause, ErrorKind, Next, Outcome, Standing, Trigger, Why, classify, classify_error, next,
 };
-use posthorn_domain::endpoint::{EndpointState, KeepResponses};
+use posthorn_domain::endpoint::{KeepResponses, StateCause};
 use posthorn_domain::id::ReplayId;
 use posthorn_domain::limits;
 use posthorn_egress::{Answer, Egress, Outgoing, Sent};
@@ -27,6 +27,7 @@ use posthorn_store::record::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::request::Content;
+use crate::circuit::{Attempted, Circuits};
 use crate::dispatch::{Dispatcher, Item};
 use crate::record::{Recorder, Unrecorded};
 use crate::recover::Shards;
@@ -47,6 +48,8 @@ pub struct SenderParts {
     pub clock: Clock,
     /// For attempts' ids and jitter.
     pub entropy: Entropy,
+    /// Told what attempts say of their endpoints.
+    pub circuits: Arc<Circuits>,
     /// Told when a slot is free.
     pub dispatcher: Arc<Dispatcher>,
     /// Told what came of it.
@@ -63,6 +66,7 @@ pub struct Sender {
     egress: Egress,
     clock: Clock,
     entropy: Entropy,
+    circuits: Arc<Circuits>,
     dispatcher: Arc<Dispatcher>,
     recorder: Recorder,
     shards: Shards,
@@ -94,6 +98,7 @@ impl Sender {
             egress,
             clock,
             entropy,
+            circuits,
             dispatcher,
             recorder,
             shards,
@@ -105,6 +110,7 @@ impl Sender {
             egress,
             clock,
             entropy,
+            circuits,
             dispatcher,
             recorder,
             shards,
@@ -122,28 +128,16 @@ impl Sender {
         };
         let snapshot = self.cache.snapshot();
         let entry = snapshot.endpoint(key.tenant, key.endpoint);
-        let result = match entry {
-            Some(entry) if entry.state == EndpointState::Enabled => {
-                match self.prepare(&item, entry).await {
-                    Some(prepared) if self.admitted(key, entry).await => {
-                        Some(self.attempt(prepared, entry).await)
-                    }
-                    Some(_) => self.set_aside(&item, Why::RateLimit).await,
-                    None => None,
+        let result = match (entry, self.shut(&item)) {
+            (Some(_), Some(why)) => self.set_aside(&item, why).await,
+            (Some(entry), None) => match self.prepare(&item, entry).await {
+                Some(prepared) if self.admitted(key, entry).await => {
+                    Some(self.attempt(prepared, entry).await)
                 }
-            }
-            Some(entry) => {
-                self.set_aside(
-                    &item,
-                    if entry.state == EndpointState::Paused {
-                        Why::Paused
-                    } else {
-                        Why::Disabled
-                    },
-                )
-                .await
-            }
-            None => self.without_endpoint(&item).await,
+                Some(_) => self.set_aside(&item, Why::RateLimit).await,
+                None => None,
+            },
+            (None, _) => self.without_endpoint(&item).await,
         };
         slot.armed = false;
         self.dispatcher.answered(key);
@@ -151,7 +145,7 @@ impl Sender {
             Some(fact) => {
                 let fresh = match item {
                     Item::Fresh(event, _) => Some(event),
-                    Item::Pending(_) => None,
+                    Item::Pending(_) | Item::Probe(_) => None,
                 };
                 self.recorder
                     .record(Unrecorded {
@@ -164,6 +158,13 @@ impl Sender {
             // Nothing to record: the row says it all, or the event is another's.
             None => self.dispatcher.recorded(std::iter::once(key)),
         }
+    }
+
+    /// Why nothing may be sent to the endpoint now, if so: it may have changed since the delivery was let out. A probe is for
+    /// a circuit that is open.
+    fn shut(&self, item: &Item) -> Option<Why> {
+        let shut = self.dispatcher.is_shut(item.key())?;
+        (!matches!((item, shut), (Item::Probe(_), Why::Circuit))).then_some(shut)
     }
 
     /// Whether the request may start now. The endpoint's lane has let it through by its rate, but what it needed was read since,
@@ -204,6 +205,10 @@ impl Sender {
                 replay: None,
             }),
             Item::Pending(due) => self.load(due).await,
+            Item::Probe(due) => self.load(due).await.map(|prepared| Prepared {
+                trigger: Trigger::Probe,
+                ..prepared
+            }),
         }
     }
 
@@ -255,8 +260,8 @@ impl Sender {
         match item {
             Item::Fresh(event, _) if event.stream.is_closed() => None,
             Item::Fresh(..) => Some(self.dispatcher.parked(item, why, false).fact),
-            Item::Pending(row) if row.is_parked() => None,
-            Item::Pending(due) => {
+            Item::Pending(row) | Item::Probe(row) if row.is_parked() => None,
+            Item::Pending(due) | Item::Probe(due) => {
                 let _turn = self.aside.acquire().await;
                 let (tenant, endpoint) = (due.key.tenant, due.key.endpoint);
                 let parked = pending::park_due(&self.database, tenant, endpoint, why, &[]);
@@ -273,7 +278,7 @@ impl Sender {
     async fn without_endpoint(&self, item: &Item) -> Option<Fact> {
         match item {
             Item::Fresh(event, _) => event.resolved(1),
-            Item::Pending(due) => {
+            Item::Pending(due) | Item::Probe(due) => {
                 let _turn = self.aside.acquire().await;
                 let of = ParkedEndpoint {
                     tenant: due.key.tenant,
@@ -316,6 +321,8 @@ impl Sender {
         );
         if came.outcome == Outcome::Gone {
             self.disable(prepared.key, entry.config_seq).await;
+        } else {
+            self.count(&prepared, &came, entry).await;
         }
         self.fact(prepared, came, decided, entry, (at, began))
     }
@@ -346,8 +353,33 @@ impl Sender {
         }
     }
 
+    /// What the attempt says of its endpoint.
+    async fn count(&self, prepared: &Prepared, came: &Came, entry: &EndpointEntry) {
+        let key = prepared.key;
+        let attempted = Attempted {
+            of: (key.tenant, key.endpoint),
+            event: key.event,
+            trigger: prepared.trigger,
+            outcome: came.outcome,
+            cause: came.error.as_ref().map(|error| error.kind),
+        };
+        if self.circuits.attempted(attempted, entry).await {
+            self.dispatcher.allow_one(key.tenant, key.endpoint);
+        }
+    }
+
     async fn disable(&self, key: DeliveryKey, config_seq: i64) {
-        let disabled = gone::disable(&self.database, key.tenant, key.endpoint, config_seq);
+        // At once: until the configuration says so, too, as many more would go out as are allowed.
+        self.dispatcher
+            .shut(key.tenant, key.endpoint, Why::Disabled);
+        let (tenant, endpoint) = (key.tenant, key.endpoint);
+        let disabled = gone::disable(
+            &self.database,
+            tenant,
+            endpoint,
+            config_seq,
+            StateCause::Gone,
+        );
         match bounded(disabled).await {
             Ok(true) => {
                 tracing::info!(endpoint = %key.endpoint, "an endpoint answered 410 and is disabled");

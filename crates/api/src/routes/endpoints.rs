@@ -88,7 +88,7 @@ pub(super) struct Endpoint {
     /// Why a person set the state, in their words.
     state_reason: Option<String>,
     /// What Posthorn sees of it.
-    health: Option<BTreeMap<String, String>>,
+    health: Health,
     /// Pairs that are shown and never sent.
     metadata: BTreeMap<String, String>,
     /// When it was created.
@@ -107,6 +107,41 @@ pub(super) struct HeaderSet {
 impl HeaderSet {
     pub(super) const fn yes() -> Self {
         Self { set: true }
+    }
+}
+
+/// What Posthorn sees of an endpoint.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = EndpointHealth)]
+struct Health {
+    /// `ok`; `circuit_open`: nothing is sent but probes; `failing`: it answers again, and is sent more and more.
+    #[schema(extensions(("x-known-values" = json!(["ok", "failing", "circuit_open"]))))]
+    status: &'static str,
+    /// Since when it is not ok.
+    since: Option<Time>,
+    /// What its last attempt failed by.
+    #[schema(extensions(("x-known-values" = json!(["timeout", "dns", "connect", "tls", "refused_target", "status", "protocol", "config"]))))]
+    cause: Option<&'static str>,
+    /// Failed attempts without a success between them, counted when its circuit opens and by each probe.
+    failures_in_a_row: u32,
+    /// Its last success since its circuit opened.
+    last_success_at: Option<Time>,
+    /// When it is probed next.
+    next_probe_at: Option<Time>,
+}
+
+impl From<read::EndpointHealth> for Health {
+    fn from(health: read::EndpointHealth) -> Self {
+        Self {
+            status: health.status.as_str(),
+            since: health.since.map(Time),
+            cause: health
+                .cause
+                .map(posthorn_domain::delivery::ErrorKind::as_str),
+            failures_in_a_row: health.failures_in_a_row,
+            last_success_at: health.last_success_at.map(Time),
+            next_probe_at: health.next_probe_at.map(Time),
+        }
     }
 }
 
@@ -183,7 +218,7 @@ impl From<read::Endpoint> for Endpoint {
                 .state_cause
                 .map(posthorn_domain::endpoint::StateCause::as_str),
             state_reason: endpoint.state_reason,
-            health: None,
+            health: endpoint.health.into(),
             metadata: serde_json::from_str(&endpoint.metadata).unwrap_or_default(),
             created_at: Time(endpoint.created_at),
             updated_at: Time(endpoint.updated_at),

@@ -20,7 +20,10 @@ use sqlx::{Postgres, Transaction};
 
 use super::{ConfigureError, raise};
 use crate::database::Database;
-use crate::read::{Endpoint, EndpointRef, EndpointRow, endpoint_for_update};
+use crate::health;
+use crate::read::{
+    Endpoint, EndpointHealth, EndpointRef, EndpointRow, add_health, endpoint_for_update,
+};
 use crate::scope::TenantScope;
 
 /// An endpoint to be made.
@@ -125,8 +128,9 @@ pub async fn patch_endpoint(
         .await?
         .ok_or(ConfigureError::NotFound)?;
     let sealed = row.headers_key_id.clone().zip(row.headers_sealed.clone());
-    let before = row.told()?;
+    let mut before = row.told()?;
     if patch.is_empty() {
+        add_health(&mut tx, scope, std::slice::from_mut(&mut before)).await?;
         return Ok(Patched {
             endpoint: before,
             secrets: Vec::new(),
@@ -148,7 +152,9 @@ pub async fn patch_endpoint(
         }
     };
     let schemes = before.signing_schemes.clone();
+    let was = before.state;
     let after = patch.merge(before)?;
+    let begins_afresh = after.state == EndpointState::Enabled && was != EndpointState::Enabled;
     let added: Vec<_> = after
         .signing_schemes
         .iter()
@@ -164,14 +170,16 @@ pub async fn patch_endpoint(
     let written = Written::of(id, names, after)?;
     let seq = raise(&mut tx, scope.tenant()).await?;
     let row = update(&mut tx, scope, &written, headers.as_ref(), seq).await?;
+    if begins_afresh {
+        health::start_afresh(&mut tx, scope.tenant(), id.uuid()).await?;
+    }
     insert_version(&mut tx, scope, &written, seq).await?;
     secrets::retire(&mut tx, scope, id, &dropped).await?;
     secrets::insert(&mut tx, scope, id, &secrets, sealer).await?;
+    let mut endpoint = row.told()?;
+    add_health(&mut tx, scope, std::slice::from_mut(&mut endpoint)).await?;
     tx.commit().await?;
-    Ok(Patched {
-        endpoint: row.told()?,
-        secrets,
-    })
+    Ok(Patched { endpoint, secrets })
 }
 
 /// Deletes an endpoint. What waits for it is cancelled; its history stays.
@@ -237,6 +245,7 @@ fn as_endpoint(
         state: new.state,
         state_cause: None,
         state_reason: new.state_reason,
+        health: EndpointHealth::default(),
         created_at: now,
         updated_at: now,
     };

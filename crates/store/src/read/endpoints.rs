@@ -11,6 +11,7 @@ use sqlx::{Postgres, Transaction};
 use uuid::Uuid;
 
 use super::DatabaseError;
+use super::health::{EndpointHealth, add_health};
 use super::page::{Page, Slice};
 use crate::database::Database;
 use crate::scope::TenantScope;
@@ -56,6 +57,8 @@ pub struct Endpoint {
     pub state_cause: Option<StateCause>,
     /// Why a person set the state, in their words.
     pub state_reason: Option<String>,
+    /// What Posthorn sees of it.
+    pub health: EndpointHealth,
     /// When it was created.
     pub created_at: DateTime<Utc>,
     /// When it was changed last.
@@ -159,6 +162,7 @@ impl EndpointRow {
             state: word(&self.state, "the endpoint's state")?,
             state_cause: cause,
             state_reason: self.state_reason,
+            health: EndpointHealth::default(),
             created_at: self.created_at,
             updated_at: self.updated_at,
         })
@@ -171,7 +175,7 @@ pub(crate) fn rate_limit(per_second: Option<f64>, burst: Option<i32>) -> Option<
     RateLimit::new(per_second?, u32::try_from(burst?).ok()?).ok()
 }
 
-fn word<T: FromStr>(text: &str, what: &'static str) -> Result<T, DatabaseError> {
+pub(super) fn word<T: FromStr>(text: &str, what: &'static str) -> Result<T, DatabaseError> {
     text.parse().map_err(|_| DatabaseError::Unreadable(what))
 }
 
@@ -217,8 +221,10 @@ pub async fn endpoints(
     } else {
         list!("DESC")
     };
+    let mut page = slice.page(rows).try_map(EndpointRow::told)?;
+    add_health(&mut tx, scope, &mut page.rows).await?;
     tx.commit().await?;
-    slice.page(rows).try_map(EndpointRow::told)
+    Ok(page)
 }
 
 /// One endpoint, unless it was deleted.
@@ -232,8 +238,12 @@ pub async fn endpoint(
 ) -> Result<Option<Endpoint>, DatabaseError> {
     let mut tx = database.tenant_tx(&scope).await?;
     let row = find(&mut tx, scope, which).await?;
+    let mut endpoint = row.map(EndpointRow::told).transpose()?;
+    if let Some(endpoint) = &mut endpoint {
+        add_health(&mut tx, scope, std::slice::from_mut(endpoint)).await?;
+    }
     tx.commit().await?;
-    row.map(EndpointRow::told).transpose()
+    Ok(endpoint)
 }
 
 async fn find(

@@ -15,6 +15,8 @@ pub enum Item {
     Fresh(Arc<FreshEvent>, EndpointId),
     /// A row of `pending`; its payload is read when it is sent.
     Pending(Due),
+    /// The same, chosen to try an endpoint whose circuit is open.
+    Probe(Due),
 }
 
 impl Item {
@@ -27,7 +29,7 @@ impl Item {
                 endpoint: *endpoint,
                 event: event.id,
             },
-            Self::Pending(due) => due.key,
+            Self::Pending(due) | Self::Probe(due) => due.key,
         }
     }
 
@@ -35,7 +37,7 @@ impl Item {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Fresh(event, _) => event.payload.len() + 512,
-            Self::Pending(_) => 0,
+            Self::Pending(_) | Self::Probe(_) => 0,
         }
     }
 
@@ -43,7 +45,7 @@ impl Item {
     pub(super) fn slots(&self) -> usize {
         match self {
             Self::Fresh(event, _) => slots(event.payload.len()),
-            Self::Pending(_) => SLOTS_MAX,
+            Self::Pending(_) | Self::Probe(_) => SLOTS_MAX,
         }
     }
 }

@@ -85,7 +85,7 @@ impl Lanes {
             return Err(Refusal::Held);
         }
         let weight = item.bytes();
-        let rows = usize::from(matches!(item, Item::Pending(_)));
+        let rows = usize::from(matches!(item, Item::Pending(_) | Item::Probe(_)));
         let allowance = self.allowance_for(key, &item, weight, allowance)?;
         let tenant = self.tenants.entry(key.tenant).or_default();
         tenant
@@ -121,7 +121,9 @@ impl Lanes {
         let tenant = self.tenants.get(&key.tenant);
         let lane = tenant.and_then(|tenant| tenant.lanes.get(&key.endpoint));
         let allowance = lane.map_or_else(allowance, |lane| lane.allowance);
-        if let Some(why) = allowance.shut {
+        if let Some(why) = allowance.shut
+            && !matches!(item, Item::Probe(_))
+        {
             return Err(Refusal::Park(why));
         }
         let (bytes, rows) = tenant.map_or((0, 0), |tenant| (tenant.bytes, tenant.rows));
@@ -130,7 +132,9 @@ impl Lanes {
                 let free = limits::DISPATCH_BYTES.saturating_sub(self.bytes);
                 bytes + weight > free.min(limits::DISPATCH_BYTES_PER_TENANT)
             }
-            Item::Pending(_) => rows >= limits::DISPATCH_ROWS.saturating_sub(self.rows),
+            Item::Pending(_) | Item::Probe(_) => {
+                rows >= limits::DISPATCH_ROWS.saturating_sub(self.rows)
+            }
         };
         if full || lane.is_some_and(|lane| lane.is_full_for(item)) {
             return Err(Refusal::Park(allowance.waits_for()));
@@ -351,6 +355,12 @@ impl Lanes {
         endpoint: EndpointId,
         allowance: Allowance,
     ) {
+        if self
+            .lane(tenant, endpoint)
+            .is_none_or(|lane| lane.allowance == allowance)
+        {
+            return;
+        }
         self.hasten(tenant, endpoint);
         let mut queued = Vec::new();
         let Some(lane) = self.lane(tenant, endpoint) else {

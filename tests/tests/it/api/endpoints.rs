@@ -76,6 +76,7 @@ async fn a_made_endpoint_has_its_defaults_and_says_where_it_is() {
         (&made["state"], &made["keep_responses"]),
         (&json!("enabled"), &json!("failures"))
     );
+    assert_eq!(made["health"]["status"], "ok");
     let read = program
         .get(&format!("{ENDPOINTS}/{}", text(&made, "id")))
         .await

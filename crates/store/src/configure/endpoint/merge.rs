@@ -252,6 +252,7 @@ mod tests {
     use posthorn_domain::retry::Preset;
 
     use super::*;
+    use crate::read::EndpointHealth;
 
     fn endpoint() -> Endpoint {
         let retry_policy = RetryPolicy::default();
@@ -275,6 +276,7 @@ mod tests {
             state: EndpointState::Enabled,
             state_cause: None,
             state_reason: None,
+            health: EndpointHealth::default(),
             created_at: DateTime::UNIX_EPOCH,
             updated_at: DateTime::UNIX_EPOCH,
         }

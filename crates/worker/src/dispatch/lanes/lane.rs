@@ -36,6 +36,8 @@ pub(super) struct Lane {
     fresh: VecDeque<Queued>,
     due: VecDeque<Due>,
     parked: VecDeque<Due>,
+    /// One row that is sent though nothing else may be, when nothing is under way.
+    probe: Option<Due>,
     /// Requests under way, the slots that they take, and those of them that a rate let through and that have not started.
     pub(super) in_flight: usize,
     pub(super) slots: usize,
@@ -58,6 +60,7 @@ impl Lane {
             fresh: VecDeque::new(),
             due: VecDeque::new(),
             parked: VecDeque::new(),
+            probe: None,
             in_flight: 0,
             slots: 0,
             admitting: 0,
@@ -72,7 +75,10 @@ impl Lane {
 
     pub(super) fn is_ready(&self) -> bool {
         let queued = self.fresh.len() + self.due.len() + self.parked.len();
-        queued > 0 && self.in_flight < self.allowance.in_flight && self.allowance.shut.is_none()
+        let some = queued > 0
+            && self.in_flight < self.allowance.in_flight
+            && self.allowance.shut.is_none();
+        some || self.probe.is_some() && self.in_flight == 0
     }
 
     /// Nothing hangs on it any more.
@@ -85,6 +91,7 @@ impl Lane {
             Item::Fresh(..) => self.fresh.len() >= limits::FRESH_PER_ENDPOINT,
             Item::Pending(row) if row.is_parked() => self.room() == 0,
             Item::Pending(_) => self.held_due.len() >= limits::DUE_ROWS_PER_ENDPOINT,
+            Item::Probe(_) => self.probe.is_some() || self.in_flight > 0,
         }
     }
 
@@ -93,6 +100,7 @@ impl Lane {
         match item {
             Item::Fresh(..) => self.fresh.push_back(Queued { item, since: now }),
             Item::Pending(row) if row.is_parked() => self.parked.push_back(row),
+            Item::Probe(row) => self.probe = Some(row),
             Item::Pending(row) => {
                 self.held_due.insert(row.key.event);
                 self.due.push_back(row);
@@ -100,7 +108,7 @@ impl Lane {
         }
     }
 
-    /// The next delivery by turn, counted as in flight.
+    /// The next delivery by turn, counted as in flight; a probe before all others.
     pub(super) fn start(&mut self) -> Option<Item> {
         if !self.is_ready() {
             return None;
@@ -111,6 +119,9 @@ impl Lane {
     }
 
     fn next(&mut self) -> Option<Item> {
+        if let Some(row) = self.probe.take() {
+            return Some(Item::Probe(row));
+        }
         let pending_first = !self.pending_was_last || self.fresh.is_empty();
         if pending_first && let Some(row) = self.due.pop_front().or_else(|| self.parked.pop_front())
         {
@@ -162,6 +173,7 @@ impl Lane {
         into.extend(self.fresh.drain(..).map(|queued| queued.item));
         into.extend(self.due.drain(..).map(Item::Pending));
         into.extend(self.parked.drain(..).map(Item::Pending));
+        into.extend(self.probe.take().map(Item::Probe));
         self.more = false;
     }
 }

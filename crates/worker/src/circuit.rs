@@ -1,0 +1,431 @@
+//! Circuit: what attempts say of their endpoints, and what may be sent to those that are not well.
+//!
+//! Failures in a row are counted here, by each node for itself; when they open a circuit, and from then on, all nodes know by
+//! `endpoint_state`. While it is open or on its way back, the owner of the endpoint's shard alone sends, and the others park.
+//! A floor that a receiver asked for (Retry-After) holds for all.
+//!
+//! An endpoint that is well and has no failure behind it costs a look at a counter.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use posthorn_domain::circuit::{Came, Circuit, is_given_up, probe_after};
+use posthorn_domain::delivery::{ErrorKind, Outcome, Trigger, Why};
+use posthorn_domain::endpoint::StateCause;
+use posthorn_domain::id::{EndpointId, EventId, TenantId};
+use posthorn_domain::limits;
+use posthorn_store::clock::Clock;
+use posthorn_store::configuration::{ConfigCache, EndpointEntry, Snapshot};
+use posthorn_store::database::{Database, DatabaseError};
+use posthorn_store::entropy::Entropy;
+use posthorn_store::gone;
+use posthorn_store::health::{self, HealthCache, HealthSnapshot, Opening, Probed, SharedCircuit};
+
+use crate::dispatch::Allowance;
+use crate::recover::Shards;
+
+/// Which endpoint.
+type Of = (TenantId, EndpointId);
+
+/// What circuits need.
+pub struct CircuitParts {
+    /// For what all nodes are to know.
+    pub database: Database,
+    /// Endpoints as they are now.
+    pub cache: ConfigCache,
+    /// What all nodes know.
+    pub health: HealthCache,
+    /// Whose endpoints are probed here.
+    pub shards: Shards,
+    /// Time.
+    pub clock: Clock,
+    /// For the jitter of probes.
+    pub entropy: Entropy,
+}
+
+/// The circuits of this node.
+pub struct Circuits {
+    database: Database,
+    cache: ConfigCache,
+    health: HealthCache,
+    shards: Shards,
+    clock: Clock,
+    entropy: Entropy,
+    /// Endpoints with failures behind them, or on their way back.
+    counted: Mutex<HashMap<Of, Counted>>,
+    /// How many these are, to be read without the lock.
+    count: AtomicUsize,
+}
+
+/// What this node knows by itself of an endpoint.
+#[derive(Clone, Copy)]
+struct Counted {
+    circuit: Circuit,
+    /// The version of the endpoint that it is of: a changed endpoint begins afresh.
+    config_seq: i64,
+}
+
+/// An attempt that has ended.
+#[derive(Clone, Copy)]
+pub(crate) struct Attempted {
+    pub(crate) of: Of,
+    pub(crate) event: EventId,
+    pub(crate) trigger: Trigger,
+    pub(crate) outcome: Outcome,
+    pub(crate) cause: Option<ErrorKind>,
+}
+
+/// What the sweep is to do with what is parked for an endpoint that is enabled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parked {
+    /// Send it.
+    Drain,
+    /// Send one of it.
+    Probe,
+    /// Leave it.
+    Wait,
+}
+
+/// What all nodes are to be told.
+enum Told {
+    Opened(Opening),
+    Probed(Probed),
+    Ramped(i64),
+    Reopened(Probed),
+    Closed(i64),
+    GivenUp,
+}
+
+impl Circuits {
+    /// Nothing has failed yet.
+    #[must_use]
+    pub fn new(parts: CircuitParts) -> Self {
+        let CircuitParts {
+            database,
+            cache,
+            health,
+            shards,
+            clock,
+            entropy,
+        } = parts;
+        Self {
+            database,
+            cache,
+            health,
+            shards,
+            clock,
+            entropy,
+            counted: Mutex::default(),
+            count: AtomicUsize::new(0),
+        }
+    }
+
+    /// What all nodes know.
+    pub(crate) fn health(&self) -> Arc<HealthSnapshot> {
+        self.health.snapshot()
+    }
+
+    /// What may be sent to an endpoint by this node, now.
+    pub(crate) fn allowance(
+        &self,
+        config: &Snapshot,
+        health: &HealthSnapshot,
+        of: Of,
+    ) -> Allowance {
+        let mut allowance = Allowance::of(config.endpoint(of.0, of.1).map(Arc::as_ref));
+        if health.is_empty() || allowance.shut.is_some() {
+            return allowance;
+        }
+        let Some(health) = health.get(of.0, of.1) else {
+            return allowance;
+        };
+        if health
+            .retry_after
+            .is_some_and(|until| until > self.clock.now())
+        {
+            allowance.shut = Some(Why::RetryAfter);
+            return allowance;
+        }
+        match health.circuit {
+            None => {}
+            Some(SharedCircuit::Ramping) if self.shards.owns(of.1) => {
+                let allowed = self.ramp_of(of).unwrap_or(allowance.in_flight);
+                allowance.in_flight = allowance.in_flight.min(allowed);
+            }
+            Some(SharedCircuit::Ramping | SharedCircuit::Open { .. }) => {
+                allowance.shut = Some(Why::Circuit);
+            }
+        }
+        allowance
+    }
+
+    /// Forgets failures of endpoints whose circuit is open by now, for whatever comes after that is another run, and of those
+    /// that are no more.
+    pub(crate) fn forget(&self, config: &Snapshot, health: &HealthSnapshot) {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let is_open = |of: &Of| {
+            let known = health.get(of.0, of.1);
+            known.is_some_and(|known| matches!(known.circuit, Some(SharedCircuit::Open { .. })))
+        };
+        let mut counted = self.counted();
+        counted.retain(|of, _| config.endpoint(of.0, of.1).is_some() && !is_open(of));
+        self.count.store(counted.len(), Ordering::Relaxed);
+    }
+
+    /// What is to be done with what is parked for an endpoint of this node's shards.
+    pub(crate) fn parked(&self, of: Of) -> Parked {
+        let health = self.health.snapshot();
+        let Some(health) = health.get(of.0, of.1) else {
+            return Parked::Drain;
+        };
+        let now = self.clock.now();
+        if health.retry_after.is_some_and(|until| until > now) {
+            return Parked::Wait;
+        }
+        match health.circuit {
+            Some(SharedCircuit::Open { next_probe_at, .. }) if next_probe_at <= now => {
+                Parked::Probe
+            }
+            Some(SharedCircuit::Open { .. }) => Parked::Wait,
+            Some(SharedCircuit::Ramping) | None => Parked::Drain,
+        }
+    }
+
+    /// Takes in what an attempt came to. Answers whether something else may be sent to its endpoint from now on.
+    pub(crate) async fn attempted(&self, attempted: Attempted, entry: &EndpointEntry) -> bool {
+        let known = self.health.snapshot();
+        let success = attempted.outcome == Outcome::Success;
+        if success && known.is_empty() && self.count.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let floor = match attempted.outcome {
+            Outcome::Failed { floor, .. } => floor,
+            _ => None,
+        };
+        let mut changed = false;
+        if let Some(span) = floor
+            && !self.is_asked(&known, attempted.of, span)
+        {
+            changed |= self
+                .written(health::floor(&self.database, attempted.of, span))
+                .await;
+        }
+        let (level, told) = self.count(attempted, entry, &known);
+        if let Some(told) = told {
+            changed |= self.tell(attempted.of, told, entry.config_seq).await;
+        }
+        if changed && let Err(error) = bounded(self.health.refresh()).await {
+            tracing::warn!(%error, "what is known of endpoints could not be read");
+        }
+        changed || level
+    }
+
+    /// Whether a floor as late as this is known already, to a second: everything that was under way is told the same.
+    fn is_asked(&self, known: &HealthSnapshot, of: Of, span: Duration) -> bool {
+        let until = known.get(of.0, of.1).and_then(|health| health.retry_after);
+        let slack = span.saturating_sub(Duration::from_secs(1));
+        let left = until.map_or(0, |until| (until - self.clock.now()).num_milliseconds());
+        left > 0 && u128::try_from(left).is_ok_and(|left| left >= slack.as_millis())
+    }
+
+    /// Counts an attempt. Answers whether the level of a way back has changed, and what all nodes are to be told.
+    fn count(
+        &self,
+        attempted: Attempted,
+        entry: &EndpointEntry,
+        known: &HealthSnapshot,
+    ) -> (bool, Option<Told>) {
+        let of = attempted.of;
+        let now = self.clock.now();
+        let came = if attempted.outcome == Outcome::Success {
+            Came::Success
+        } else {
+            Came::Failure(attempted.event)
+        };
+        let cause = attempted.cause.unwrap_or(ErrorKind::Status);
+        let shared = known.get(of.0, of.1);
+        let revision = shared.map_or(0, |health| health.revision);
+        match shared.and_then(|health| health.circuit) {
+            Some(SharedCircuit::Open {
+                opened_at, probes, ..
+            }) => {
+                let told = (attempted.trigger == Trigger::Probe)
+                    .then(|| self.probe_came(came, cause, revision, (opened_at, probes)));
+                (false, told)
+            }
+            Some(SharedCircuit::Ramping) if !self.shards.owns(of.1) => (false, None),
+            Some(SharedCircuit::Ramping) => self.ramp(of, entry, came, (cause, revision)),
+            // Somebody asked for it: it says nothing of what was going on before.
+            None if attempted.trigger == Trigger::Replay => (false, None),
+            None => (false, self.run(of, entry, came, (cause, now))),
+        }
+    }
+
+    fn probe_came(
+        &self,
+        came: Came,
+        cause: ErrorKind,
+        revision: i64,
+        (opened_at, probes): (DateTime<Utc>, u32),
+    ) -> Told {
+        match came {
+            Came::Success => Told::Ramped(revision),
+            Came::Failure(_) if is_given_up(opened_at, self.clock.now()) => Told::GivenUp,
+            Came::Failure(_) => Told::Probed(Probed {
+                revision,
+                cause,
+                next_probe: probe_after(probes.saturating_add(1), self.entropy.uniform()),
+            }),
+        }
+    }
+
+    /// An attempt on the way back.
+    fn ramp(
+        &self,
+        of: Of,
+        entry: &EndpointEntry,
+        came: Came,
+        (cause, revision): (ErrorKind, i64),
+    ) -> (bool, Option<Told>) {
+        let most = entry
+            .max_in_flight
+            .unwrap_or(u32::try_from(limits::IN_FLIGHT_PER_ENDPOINT).unwrap_or(u32::MAX));
+        let mut counted = self.counted();
+        let before = match counted.get(&of) {
+            Some(known) if matches!(known.circuit, Circuit::Ramping { .. }) => known.circuit,
+            _ => Circuit::RAMP,
+        };
+        let after = before.after(came, self.clock.now(), most);
+        self.keep(&mut counted, of, entry, after);
+        match after {
+            Circuit::Ramping { .. } => (true, None),
+            Circuit::Closed | Circuit::Failing(_) => (true, Some(Told::Closed(revision))),
+            Circuit::Open { .. } => (
+                true,
+                Some(Told::Reopened(Probed {
+                    revision,
+                    cause,
+                    next_probe: probe_after(0, self.entropy.uniform()),
+                })),
+            ),
+        }
+    }
+
+    /// An attempt while the circuit is closed.
+    fn run(
+        &self,
+        of: Of,
+        entry: &EndpointEntry,
+        came: Came,
+        (cause, now): (ErrorKind, DateTime<Utc>),
+    ) -> Option<Told> {
+        let mut counted = self.counted();
+        let before = counted
+            .get(&of)
+            .filter(|known| known.config_seq == entry.config_seq)
+            .map_or(Circuit::Closed, |known| known.circuit);
+        let before = match before {
+            Circuit::Failing(_) => before,
+            // What was open or on its way back is neither any more.
+            _ => Circuit::Closed,
+        };
+        let after = before.after(came, now, u32::MAX);
+        if let (Circuit::Failing(run), Circuit::Open { .. }) = (before, after) {
+            // Stays counted until all nodes know: else the next failure opens it.
+            return Some(Told::Opened(Opening {
+                failures: run.failures.saturating_add(1),
+                first_failed_at: run.first_at,
+                cause,
+                next_probe: probe_after(0, self.entropy.uniform()),
+            }));
+        }
+        self.keep(&mut counted, of, entry, after);
+        None
+    }
+
+    fn keep(
+        &self,
+        counted: &mut HashMap<Of, Counted>,
+        of: Of,
+        entry: &EndpointEntry,
+        circuit: Circuit,
+    ) {
+        match circuit {
+            Circuit::Closed | Circuit::Open { .. } => {
+                counted.remove(&of);
+            }
+            Circuit::Failing(_) | Circuit::Ramping { .. } => {
+                let config_seq = entry.config_seq;
+                counted.insert(
+                    of,
+                    Counted {
+                        circuit,
+                        config_seq,
+                    },
+                );
+            }
+        }
+        self.count.store(counted.len(), Ordering::Relaxed);
+    }
+
+    /// How many requests may be under way to an endpoint on its way back, as far as this node has counted.
+    fn ramp_of(&self, of: Of) -> Option<usize> {
+        let allowed = match self.counted().get(&of).map(|known| known.circuit) {
+            Some(Circuit::Ramping { allowed, .. }) => allowed,
+            _ => 1,
+        };
+        usize::try_from(allowed).ok()
+    }
+
+    async fn tell(&self, of: Of, told: Told, config_seq: i64) -> bool {
+        let database = &self.database;
+        match told {
+            Told::Opened(opening) => {
+                tracing::info!(endpoint = %of.1, failures = opening.failures, "the circuit of an endpoint is open");
+                self.written(health::open(database, of, opening)).await
+            }
+            Told::Probed(probed) => self.written(health::probed(database, of, probed)).await,
+            Told::Ramped(revision) => self.written(health::ramp(database, of, revision)).await,
+            Told::Reopened(again) => self.written(health::reopen(database, of, again)).await,
+            Told::Closed(revision) => {
+                tracing::info!(endpoint = %of.1, "an endpoint is well again");
+                self.written(health::close(database, of, revision)).await
+            }
+            Told::GivenUp => {
+                tracing::warn!(endpoint = %of.1, "an endpoint has failed for days and is disabled");
+                let disabled = gone::disable(database, of.0, of.1, config_seq, StateCause::Failing);
+                self.written(disabled).await && self.written(self.cache.refresh()).await
+            }
+        }
+    }
+
+    /// Whether a change was written. One that was not is tried again by the next attempt.
+    async fn written<T>(&self, change: impl Future<Output = Result<T, DatabaseError>>) -> bool {
+        match bounded(change).await {
+            Ok(_) => true,
+            Err(error) => {
+                tracing::warn!(%error, "what is known of an endpoint could not be written");
+                false
+            }
+        }
+    }
+
+    fn counted(&self) -> MutexGuard<'_, HashMap<Of, Counted>> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A step at the database, given up when nobody answers: one of the endpoint's slots hangs on it (INV-11, INV-13).
+async fn bounded<T>(
+    step: impl Future<Output = Result<T, DatabaseError>>,
+) -> Result<T, DatabaseError> {
+    tokio::time::timeout(limits::STEP, step)
+        .await
+        .unwrap_or(Err(DatabaseError::PoolTimedOut))
+}
