@@ -1,4 +1,80 @@
 -- What the migrations add up to. Written by `cargo xtask schema`; not applied by anything.
+CREATE FUNCTION public.posthorn_drop_leaves(day date) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'public', 'pg_temp'
+    SET lock_timeout TO '50ms'
+    AS $$
+DECLARE
+    stamp text := to_char(day, 'YYYYMMDD');
+    high  uuid := posthorn_uuid_floor((day + 1)::timestamp AT TIME ZONE 'UTC');
+BEGIN
+    IF NOT (posthorn_is_leaf('events', 'events_' || stamp, day) AND posthorn_is_leaf('attempts', 'attempts_' || stamp, day)) THEN
+        RETURN false;
+    END IF;
+    IF NOT EXISTS (SELECT 1 FROM retention WHERE kept_to >= high) OR pg_relation_size(to_regclass('events_' || stamp)) > 0 THEN
+        RAISE EXCEPTION 'the leaves of % have not been emptied', day USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    EXECUTE format('DROP TABLE %I, %I', 'events_' || stamp, 'attempts_' || stamp);
+    RETURN true;
+END $$;
+ALTER FUNCTION public.posthorn_drop_leaves(day date) OWNER TO posthorn_owner;
+CREATE FUNCTION public.posthorn_empty_leaves(day date) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'public', 'pg_temp'
+    SET lock_timeout TO '100ms'
+    AS $$
+DECLARE
+    stamp text := to_char(day, 'YYYYMMDD');
+    high  uuid := posthorn_uuid_floor((day + 1)::timestamp AT TIME ZONE 'UTC');
+BEGIN
+    IF NOT (posthorn_is_leaf('events', 'events_' || stamp, day) AND posthorn_is_leaf('attempts', 'attempts_' || stamp, day)) THEN
+        RETURN false;
+    END IF;
+    IF NOT EXISTS (SELECT 1 FROM retention WHERE kept_to >= high) THEN
+        RAISE EXCEPTION 'the leaves of % hold what has not been kept yet', day USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    EXECUTE format('TRUNCATE %I, %I', 'events_' || stamp, 'attempts_' || stamp);
+    RETURN true;
+END $$;
+ALTER FUNCTION public.posthorn_empty_leaves(day date) OWNER TO posthorn_owner;
+CREATE FUNCTION public.posthorn_freeze_leaves(day date) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'public', 'pg_temp'
+    SET lock_timeout TO '100ms'
+    AS $$
+DECLARE
+    parent text;
+    leaf   text;
+    frozen boolean := false;
+BEGIN
+    IF day >= (now() AT TIME ZONE 'UTC')::date - 1 THEN
+        RAISE EXCEPTION 'the leaves of % are not cold yet', day USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    FOREACH parent IN ARRAY ARRAY['events', 'attempts'] LOOP
+        leaf := parent || '_' || to_char(day, 'YYYYMMDD');
+        CONTINUE WHEN NOT posthorn_is_leaf(parent, leaf, day);
+        CONTINUE WHEN EXISTS (SELECT 1 FROM pg_catalog.pg_class WHERE oid = to_regclass(leaf) AND reloptions IS NOT NULL);
+        EXECUTE format('ALTER TABLE %I SET (autovacuum_freeze_min_age = 0, autovacuum_freeze_table_age = 0, '
+                       'autovacuum_vacuum_insert_threshold = 1000, autovacuum_vacuum_insert_scale_factor = 0, '
+                       'toast.autovacuum_freeze_min_age = 0, toast.autovacuum_freeze_table_age = 0, '
+                       'toast.autovacuum_vacuum_insert_threshold = 1000, toast.autovacuum_vacuum_insert_scale_factor = 0)', leaf);
+        frozen := true;
+    END LOOP;
+    RETURN frozen;
+END $$;
+ALTER FUNCTION public.posthorn_freeze_leaves(day date) OWNER TO posthorn_owner;
+CREATE FUNCTION public.posthorn_is_leaf(parent text, leaf text, day date) RETURNS boolean
+    LANGUAGE sql STABLE STRICT
+    SET search_path TO 'public', 'pg_temp'
+    AS $$ SELECT EXISTS (
+          SELECT 1
+          FROM pg_catalog.pg_inherits AS i
+          JOIN pg_catalog.pg_class AS c ON c.oid = i.inhrelid
+          WHERE i.inhparent = to_regclass(parent) AND c.oid = to_regclass(leaf)
+            AND pg_get_expr(c.relpartbound, c.oid) = format('FOR VALUES FROM (%L) TO (%L)',
+                    posthorn_uuid_floor(day::timestamp AT TIME ZONE 'UTC'),
+                    posthorn_uuid_floor((day + 1)::timestamp AT TIME ZONE 'UTC'))) $$;
+ALTER FUNCTION public.posthorn_is_leaf(parent text, leaf text, day date) OWNER TO posthorn_owner;
 CREATE FUNCTION public.posthorn_make_leaves(day date) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'public', 'pg_temp'
@@ -15,7 +91,7 @@ BEGIN
     PERFORM pg_advisory_xact_lock(hashtext('posthorn_make_leaves'));
     FOREACH parent IN ARRAY ARRAY['events', 'attempts'] LOOP
         leaf := parent || '_' || to_char(day, 'YYYYMMDD');
-        CONTINUE WHEN to_regclass(leaf) IS NOT NULL;
+        CONTINUE WHEN posthorn_is_leaf(parent, leaf, day);
         EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE)', leaf, parent);
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', leaf);
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', leaf);
@@ -220,6 +296,14 @@ PARTITION BY RANGE (id);
 ALTER TABLE ONLY public.events ALTER COLUMN payload SET STORAGE EXTERNAL;
 ALTER TABLE ONLY public.events FORCE ROW LEVEL SECURITY;
 ALTER TABLE public.events OWNER TO posthorn_owner;
+CREATE TABLE public.housekeeping (
+    one boolean DEFAULT true NOT NULL,
+    holder bigint,
+    held_until timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone NOT NULL,
+    CONSTRAINT housekeeping_has_one_row CHECK (one)
+);
+ALTER TABLE public.housekeeping OWNER TO posthorn_owner;
 CREATE TABLE public.idempotency_keys (
     tenant_id uuid NOT NULL,
     route text NOT NULL COLLATE pg_catalog."C",
@@ -314,7 +398,9 @@ ALTER TABLE public.pending OWNER TO posthorn_owner;
 CREATE TABLE public.retention (
     one boolean DEFAULT true NOT NULL,
     floor uuid NOT NULL,
-    CONSTRAINT retention_has_one_row CHECK (one)
+    kept_to uuid DEFAULT '00000000-0000-0000-0000-000000000000'::uuid NOT NULL,
+    CONSTRAINT retention_has_one_row CHECK (one),
+    CONSTRAINT retention_keeps_before_it_empties CHECK ((kept_to <= floor))
 );
 ALTER TABLE public.retention OWNER TO posthorn_owner;
 CREATE TABLE public.shards (
@@ -362,6 +448,8 @@ ALTER TABLE ONLY public.endpoints
     ADD CONSTRAINT endpoints_pkey PRIMARY KEY (tenant_id, id);
 ALTER TABLE ONLY public.events
     ADD CONSTRAINT events_pkey PRIMARY KEY (tenant_id, id);
+ALTER TABLE ONLY public.housekeeping
+    ADD CONSTRAINT housekeeping_pkey PRIMARY KEY (one);
 ALTER TABLE ONLY public.idempotency_keys
     ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant_id, route, key);
 ALTER TABLE ONLY public.idempotent_answers
@@ -437,6 +525,14 @@ CREATE POLICY tenant ON public.kept_events TO posthorn_tenant USING ((tenant_id 
 CREATE POLICY tenant ON public.pending TO posthorn_tenant USING ((tenant_id = (NULLIF(current_setting('posthorn.tenant'::text, true), ''::text))::uuid));
 CREATE POLICY tenant ON public.tenants TO posthorn_tenant USING ((id = (NULLIF(current_setting('posthorn.tenant'::text, true), ''::text))::uuid));
 ALTER TABLE public.tenants ENABLE ROW LEVEL SECURITY;
+REVOKE ALL ON FUNCTION public.posthorn_drop_leaves(day date) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.posthorn_drop_leaves(day date) TO posthorn_system;
+REVOKE ALL ON FUNCTION public.posthorn_empty_leaves(day date) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.posthorn_empty_leaves(day date) TO posthorn_system;
+REVOKE ALL ON FUNCTION public.posthorn_freeze_leaves(day date) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.posthorn_freeze_leaves(day date) TO posthorn_system;
+REVOKE ALL ON FUNCTION public.posthorn_is_leaf(parent text, leaf text, day date) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.posthorn_is_leaf(parent text, leaf text, day date) TO posthorn_system;
 REVOKE ALL ON FUNCTION public.posthorn_make_leaves(day date) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.posthorn_make_leaves(day date) TO posthorn_system;
 GRANT SELECT,INSERT,UPDATE ON TABLE public.api_keys TO posthorn_system;
@@ -460,17 +556,21 @@ GRANT SELECT,INSERT,UPDATE ON TABLE public.endpoints TO posthorn_system;
 GRANT SELECT,INSERT,UPDATE ON TABLE public.endpoints TO posthorn_tenant;
 GRANT SELECT,INSERT ON TABLE public.events TO posthorn_system;
 GRANT SELECT ON TABLE public.events TO posthorn_tenant;
+GRANT SELECT,UPDATE ON TABLE public.housekeeping TO posthorn_system;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.idempotency_keys TO posthorn_system;
 GRANT SELECT ON TABLE public.idempotency_keys TO posthorn_tenant;
 GRANT SELECT,DELETE,UPDATE ON TABLE public.idempotent_answers TO posthorn_system;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.idempotent_answers TO posthorn_tenant;
-GRANT SELECT,INSERT ON TABLE public.kept_events TO posthorn_system;
+GRANT SELECT,INSERT,DELETE ON TABLE public.kept_events TO posthorn_system;
 GRANT SELECT ON TABLE public.kept_events TO posthorn_tenant;
+GRANT UPDATE(endpoints) ON TABLE public.kept_events TO posthorn_system;
 GRANT SELECT,INSERT ON TABLE public.master_key_probe TO posthorn_system;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.nodes TO posthorn_system;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.pending TO posthorn_system;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.pending TO posthorn_tenant;
 GRANT SELECT,UPDATE ON TABLE public.retention TO posthorn_system;
+GRANT SELECT ON TABLE public.retention TO posthorn_tenant;
+GRANT UPDATE(one) ON TABLE public.retention TO posthorn_tenant;
 GRANT SELECT,UPDATE ON TABLE public.shards TO posthorn_system;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.streams TO posthorn_system;
 GRANT SELECT,INSERT,UPDATE ON TABLE public.tenants TO posthorn_system;

@@ -20,6 +20,7 @@ use posthorn_domain::header::CustomHeaders;
 use posthorn_domain::id::TenantId;
 use posthorn_domain::limits;
 use posthorn_domain::metadata::Metadata;
+use posthorn_domain::retention::Retention;
 use posthorn_egress::{Egress, EgressOptions};
 use posthorn_store::accept::{AcceptError, Accepted, Acceptor, Batcher, FreshEvent, NewEvent};
 use posthorn_store::clock::Clock;
@@ -115,6 +116,7 @@ impl Parts {
             clock: self.clock,
             entropy: Entropy,
             egress: egress(),
+            retention: Retention::default(),
             hint: DueHint::default(),
             key_uses: KeyUses::default(),
             batcher: self.batcher,

@@ -212,6 +212,77 @@ impl Rows {
         .unwrap();
     }
 
+    /// An event that was accepted so many days ago, in the leaf of its day, with nothing known of its deliveries.
+    pub async fn old_event(
+        &self,
+        tenant: TenantId,
+        endpoints: &[EndpointId],
+        days: i64,
+        payload: &str,
+    ) -> EventId {
+        let at = Clock::start().now() - TimeDelta::days(days);
+        let id = EventId::mint(at, Entropy.bytes());
+        let endpoints: Vec<Uuid> = endpoints.iter().map(|endpoint| endpoint.uuid()).collect();
+        let mut connection = self.connection.lock().await;
+        sqlx::query("SELECT posthorn_make_leaves($1)")
+            .bind(at.date_naive())
+            .execute(&mut *connection)
+            .await
+            .unwrap();
+        sqlx::query(
+            "INSERT INTO events (tenant_id, id, stream, type, endpoints, codec, size, payload)
+             VALUES ($1, $2, 0, 'order.paid', $3, 0, octet_length($4), $4)",
+        )
+        .bind(tenant.uuid())
+        .bind(id.uuid())
+        .bind(endpoints)
+        .bind(payload.as_bytes())
+        .execute(&mut *connection)
+        .await
+        .unwrap();
+        id
+    }
+
+    /// A due row of a delivery that waits for its second attempt.
+    pub async fn retrying(&self, key: DeliveryKey) {
+        self.of_delivery(
+            "INSERT INTO pending (tenant_id, endpoint_id, event_id, shard, due, n, step, since, ends_at, why)
+             VALUES ($1, $2, $3, get_byte(uuid_send($2), 15), now() - interval '1 second', 2, 1, 1, now() + interval '1 day', 'retry')",
+            key,
+        )
+        .await;
+    }
+
+    /// A dead letter that died ten days ago.
+    pub async fn died(&self, key: DeliveryKey) {
+        self.of_delivery(
+            "INSERT INTO dead_letters (tenant_id, endpoint_id, event_id, type, cause, deaths, died_at)
+             VALUES ($1, $2, $3, 'order.paid', 'exhausted', 1, now() - interval '10 days')",
+            key,
+        )
+        .await;
+    }
+
+    /// Runs a statement that changes something of one delivery.
+    pub async fn of_delivery(&self, statement: &'static str, key: DeliveryKey) {
+        let mut connection = self.connection.lock().await;
+        sqlx::query(statement)
+            .bind(key.tenant.uuid())
+            .bind(key.endpoint.uuid())
+            .bind(key.event.uuid())
+            .execute(&mut *connection)
+            .await
+            .unwrap();
+    }
+
+    /// A round of housekeeping is due, and nobody has the turn.
+    pub async fn travel_to_round(&self) {
+        self.run(
+            "UPDATE housekeeping SET held_until = now(), finished_at = now() - interval '2 hours'",
+        )
+        .await;
+    }
+
     /// The lease of every open stream lapses.
     pub async fn lapse(&self) -> u64 {
         self.run("UPDATE nodes SET lease_until = now() - interval '1 minute' WHERE state = 'open'")

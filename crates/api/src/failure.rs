@@ -76,6 +76,7 @@ impl From<ReplayError> for Failure {
             ReplayError::EndpointDisabled => Self::new(Problem::EndpointDisabled),
             ReplayError::EndpointDeleted => Self::new(Problem::EndpointDeleted),
             ReplayError::PayloadGone => Self::new(Problem::PayloadGone),
+            ReplayError::Moving => Self::not_now(Problem::Unavailable, DATABASE_PAUSE),
         }
     }
 }

@@ -24,6 +24,7 @@ pub mod limits;
 pub mod metadata;
 pub mod payload;
 pub mod rate;
+pub mod retention;
 pub mod retry;
 pub mod retry_after;
 pub mod scope;

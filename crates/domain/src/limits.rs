@@ -353,14 +353,47 @@ pub const PARK_SWEEP_PER_SHARD: i64 = 32;
 pub const SHUTDOWN_REQUESTS_WAIT: Duration = Duration::from_secs(35);
 /// How long a stopping node waits for its last results to be recorded.
 pub const SHUTDOWN_RECORD_WAIT: Duration = Duration::from_secs(10);
-/// How often keys that have expired are deleted.
-pub const EXPIRE_EVERY: Duration = Duration::from_mins(1);
 /// How long a key that has expired is left alone: longer than a flush that saw it may still be under way.
 pub const EXPIRE_AFTER: Duration = Duration::from_mins(1);
 /// Keys that one statement deletes.
 pub const EXPIRE_ROWS: i64 = 2000;
 /// Statements of one step that deletes keys.
 pub const EXPIRE_BATCHES: usize = 1000;
+
+// Housekeeping.
+
+/// Fewest days that anything may be kept.
+pub const RETENTION_DAYS_MIN: u16 = 1;
+/// Most days that anything may be kept: each is a partition more that every plan looks at.
+pub const RETENTION_DAYS_MAX: u16 = 365;
+/// Days that events and attempts are kept unless somebody sets another number.
+pub const RETENTION_EVENTS_DAYS: u16 = 30;
+/// Days that dead letters are kept unless somebody sets another number: long enough to find out what went wrong.
+pub const RETENTION_DEAD_LETTERS_DAYS: u16 = 90;
+/// How often every node looks whether housekeeping is its turn; whoever has it deletes keys that have expired.
+pub const HOUSEKEEPING_LOOK: Duration = Duration::from_mins(1);
+/// How often leaves are looked after and retention goes on.
+pub const HOUSEKEEPING_EVERY: Duration = Duration::from_hours(1);
+/// How long a node has housekeeping to itself: longer than its turn can last, so that only one that hangs loses it.
+pub const HOUSEKEEPING_HOLD: Duration = Duration::from_mins(15);
+/// How long a node may hold the gate of retention without saying anything; then the database takes it from the node.
+pub const HOUSEKEEPING_IDLE: Duration = Duration::from_secs(5);
+/// Rows that one statement of housekeeping walks over by key.
+pub const KEEP_WALK_ROWS: i64 = 2000;
+/// Events that one statement copies: 64 MiB at most.
+pub const KEEP_COPY_EVENTS: usize = 64;
+/// Rows that one statement of housekeeping removes while nothing may become pending.
+pub const KEEP_REMOVE_ROWS: usize = 500;
+/// How often a lock that a reader holds is asked for in one round, and how long the pause between is.
+pub const LEAF_TRIES: usize = 5;
+/// The pause between: traffic that waited behind the last try goes first.
+pub const LEAF_PAUSE: Duration = Duration::from_millis(500);
+/// How long the log of configuration changes is kept; a node that is further behind loads everything.
+pub const CONFIG_LOG_LIFE: Duration = Duration::from_hours(1);
+/// How long the row of a stream that is recovered is kept, for whoever looks into what happened.
+pub const STREAM_LIFE: Duration = Duration::from_hours(7 * 24);
+/// How often the gauges that ask the database are read.
+pub const ALARM_EVERY: Duration = Duration::from_secs(15);
 
 // A managed PostgreSQL.
 

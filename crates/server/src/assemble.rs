@@ -8,6 +8,7 @@ use axum::Router;
 use posthorn_api::{ApiParts, ApiState};
 use posthorn_domain::address::EgressPolicy;
 use posthorn_domain::limits;
+use posthorn_domain::retention::Retention;
 use posthorn_domain::seal::KeyRing;
 use posthorn_egress::{Egress, EgressError, EgressOptions};
 use posthorn_store::accept::Acceptor;
@@ -37,6 +38,8 @@ pub(crate) struct Parts {
     pub(crate) egress: EgressPolicy,
     /// Whose certificates are trusted, beside the public ones.
     pub(crate) egress_roots: Option<Vec<u8>>,
+    /// How long things are kept.
+    pub(crate) retention: Retention,
     /// The origin that browsers may call from.
     pub(crate) public_url: PublicUrl,
     /// What this node does.
@@ -65,6 +68,7 @@ impl Engine {
             entropy,
             egress,
             egress_roots,
+            retention,
             public_url,
             roles,
         } = parts;
@@ -74,17 +78,8 @@ impl Engine {
         let ring = Arc::new(ring);
         let cache = ConfigCache::new(database.clone(), Arc::clone(&ring));
         let name = format!("{}:{}", std::process::id(), public_url.origin());
-        let keeper = Arc::new(StreamKeeper::new(
-            database.clone(),
-            cache.clone(),
-            clock.clone(),
-            entropy,
-            name,
-        ));
-        keeper
-            .reopen(None)
-            .await
-            .context("no stream could be opened")?;
+        let parts = (database.clone(), cache.clone(), clock.clone(), entropy);
+        let keeper = opened(parts, name).await?;
         let due = DueHint::default();
         let key_uses = KeyUses::default();
         let (fresh_in, fresh) = mpsc::channel(limits::FRESH_EVENTS);
@@ -102,6 +97,7 @@ impl Engine {
             clock: clock.clone(),
             entropy,
             egress: sending,
+            retention,
             hint: due.clone(),
             key_uses: key_uses.clone(),
             batcher,
@@ -144,6 +140,19 @@ impl Engine {
         self.worker.shutdown().await;
         self.database.close().await;
     }
+}
+
+/// The first stream of the node.
+async fn opened(
+    (database, cache, clock, entropy): (Database, ConfigCache, Clock, Entropy),
+    name: String,
+) -> anyhow::Result<Arc<StreamKeeper>> {
+    let keeper = StreamKeeper::new(database, cache, clock, entropy, name);
+    keeper
+        .reopen(None)
+        .await
+        .context("no stream could be opened")?;
+    Ok(Arc::new(keeper))
 }
 
 fn refuse_without_worker(roles: &BTreeSet<Role>) -> anyhow::Result<()> {

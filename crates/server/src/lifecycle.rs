@@ -144,6 +144,7 @@ impl Node {
             entropy,
             egress: self.settings.egress.clone().with_own_listeners(own),
             egress_roots: self.settings.egress_roots.clone(),
+            retention: self.settings.retention,
             public_url: self
                 .settings
                 .public_url

@@ -21,6 +21,7 @@ use std::str::FromStr;
 
 use ipnet::IpNet;
 use posthorn_domain::address::EgressPolicy;
+use posthorn_domain::retention::Retention;
 use secrecy::SecretString;
 
 pub(crate) use layers::Flags;
@@ -56,6 +57,8 @@ pub(crate) struct Settings {
     pub(crate) roles: BTreeSet<Role>,
     /// Connections to the database.
     pub(crate) pools: Pools,
+    /// How long things are kept.
+    pub(crate) retention: Retention,
 }
 
 /// How the program speaks about itself.

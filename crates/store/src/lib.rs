@@ -13,6 +13,7 @@
 //! tenant; that role's connections never leave this crate.
 
 pub mod accept;
+pub mod alarm;
 pub mod clock;
 pub mod configuration;
 pub mod configure;
@@ -22,6 +23,7 @@ pub mod due;
 pub mod entropy;
 pub mod gone;
 pub mod health;
+pub mod housekeeping;
 pub mod idempotent;
 pub mod key_use;
 pub mod lease;

@@ -8,8 +8,10 @@ use posthorn_domain::id::{DeliveryId, EndpointId, EventId};
 
 use crate::database::Database;
 
-/// Deliveries at or below the watermark of their stream (or of a recovered stream, wherever they stand) without
-/// a success, verdict, pending row, dead letter or deleted endpoint. At most `limit`; empty is right.
+/// Deliveries at or below the watermark of their stream (or of a recovered stream, or one that housekeeping has forgotten
+/// since, wherever they stand) without a success, verdict, pending row, dead letter or deleted endpoint. At most `limit`;
+/// empty is right. What retention has removed is not asked for: events and attempts go in one step, and `kept_events`
+/// are there for the sake of what is pending or dead.
 ///
 /// # Errors
 /// When the database does not answer.
@@ -21,8 +23,8 @@ pub async fn lost(database: &Database, limit: i64) -> Result<Vec<DeliveryId>, sq
         .await?;
     let rows = sqlx::query!(
         r#"SELECT e.id, x.endpoint_id AS "endpoint_id!"
-           FROM nodes
-           JOIN events AS e ON e.stream = nodes.stream AND (e.id <= nodes.watermark OR nodes.state = 'recovered')
+           FROM events AS e
+           LEFT JOIN LATERAL (SELECT state, watermark FROM nodes WHERE nodes.stream = e.stream LIMIT 1) AS node ON true
            CROSS JOIN LATERAL unnest(e.endpoints) AS x (endpoint_id)
            LEFT JOIN LATERAL (SELECT 1 AS ended FROM attempts AS a
                               WHERE a.tenant_id = e.tenant_id AND a.endpoint_id = x.endpoint_id AND a.event_id = e.id
@@ -36,7 +38,8 @@ pub async fn lost(database: &Database, limit: i64) -> Result<Vec<DeliveryId>, sq
            LEFT JOIN LATERAL (SELECT 1 AS deleted FROM endpoints
                               WHERE endpoints.tenant_id = e.tenant_id AND endpoints.id = x.endpoint_id
                                 AND endpoints.deleted_at IS NOT NULL LIMIT 1) AS deleted ON true
-           WHERE ended.ended IS NULL AND waits.waits IS NULL AND dead.dead IS NULL AND deleted.deleted IS NULL
+           WHERE (node.state IS NULL OR node.state = 'recovered' OR e.id <= node.watermark)
+             AND ended.ended IS NULL AND waits.waits IS NULL AND dead.dead IS NULL AND deleted.deleted IS NULL
            LIMIT $1"#,
         limit,
     )

@@ -33,22 +33,15 @@ pub async fn make_ahead(database: &Database) -> Result<usize, sqlx::Error> {
 /// # Errors
 /// When the database does not answer.
 pub async fn days_ready(database: &Database) -> Result<u64, sqlx::Error> {
-    let today = today(database).await?;
-    let mut ready = 0;
-    for day in today.iter_days().take(64) {
-        let leaf = day.format("%Y%m%d").to_string();
-        let there = sqlx::query_scalar!(
-            r#"SELECT to_regclass('events_' || $1) IS NOT NULL AND to_regclass('attempts_' || $1) IS NOT NULL AS "there!""#,
-            leaf,
-        )
-        .fetch_one(database.system())
-        .await?;
-        if !there {
-            break;
-        }
-        ready += 1;
-    }
-    Ok(ready)
+    let ready = sqlx::query_scalar!(
+        r#"SELECT coalesce(min(ahead), 64) AS "ready!"
+           FROM (SELECT ahead, (now() AT TIME ZONE 'UTC')::date + ahead AS day FROM generate_series(0, 63) AS ahead) AS days
+           WHERE NOT posthorn_is_leaf('events', 'events_' || to_char(day, 'YYYYMMDD'), day)
+              OR NOT posthorn_is_leaf('attempts', 'attempts_' || to_char(day, 'YYYYMMDD'), day)"#,
+    )
+    .fetch_one(database.system())
+    .await?;
+    Ok(u64::try_from(ready).unwrap_or(0))
 }
 
 async fn today(database: &Database) -> Result<NaiveDate, sqlx::Error> {

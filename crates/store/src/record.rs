@@ -36,10 +36,8 @@ impl RecordError {
             .and_then(|e| e.try_downcast_ref::<PgDatabaseError>());
         let data = refusal.is_some_and(|refusal| {
             let fatal = matches!(refusal.severity(), PgSeverity::Fatal | PgSeverity::Panic);
-            // A missing partition is a 23514 without a constraint's name: the table's state, not a row's fault.
-            let partition = refusal.code() == "23514" && refusal.constraint().is_none();
             !fatal
-                && !partition
+                && !is_missing_leaf(refusal)
                 && ["22", "23", "54"]
                     .iter()
                     .any(|class| refusal.code().starts_with(class))
@@ -90,8 +88,46 @@ impl RecordWriter {
             Err(error) if is_there_already(&error) => {
                 self.in_one_transaction(facts, Sending::Again).await
             }
+            Err(error) if has_no_leaf(&error) => self.without_those_gone(facts, error).await,
             outcome => outcome,
         }
+    }
+
+    /// Some attempt met no leaf. One that retention has dropped will not come back, and nothing refers to what was in it:
+    /// results of such a day are let go, so that they do not keep the others from being recorded. A leaf that is only
+    /// missing is waited for.
+    async fn without_those_gone(
+        &mut self,
+        facts: &[Fact],
+        error: sqlx::Error,
+    ) -> Result<(), sqlx::Error> {
+        let Some(connection) = self.connection.as_mut() else {
+            return Err(error);
+        };
+        let events: Vec<_> = facts.iter().map(|fact| fact.key().event.uuid()).collect();
+        let gone = sqlx::query_scalar!(
+            r#"SELECT e.id AS "id!"
+               FROM unnest($1::uuid[]) AS e (id)
+               CROSS JOIN LATERAL (SELECT (posthorn_uuid_time(e.id) AT TIME ZONE 'UTC')::date AS day) AS d
+               WHERE e.id <= (SELECT kept_to FROM retention)
+                 AND NOT posthorn_is_leaf('attempts', 'attempts_' || to_char(d.day, 'YYYYMMDD'), d.day)"#,
+            &events,
+        )
+        .fetch_all(connection)
+        .await?;
+        if gone.is_empty() {
+            return Err(error);
+        }
+        tracing::warn!(
+            results = gone.len(),
+            "results of events that retention has removed were let go"
+        );
+        let left: Vec<_> = facts
+            .iter()
+            .filter(|fact| !gone.contains(&fact.key().event.uuid()))
+            .cloned()
+            .collect();
+        self.in_one_transaction(&left, Sending::Again).await
     }
 
     async fn in_one_transaction(
@@ -110,6 +146,18 @@ impl RecordWriter {
         apply::parked(&mut tx, facts).await?;
         tx.commit().await
     }
+}
+
+/// A missing partition is a 23514 without a constraint's name: the table's state, not a row's fault.
+fn is_missing_leaf(refusal: &PgDatabaseError) -> bool {
+    refusal.code() == "23514" && refusal.constraint().is_none()
+}
+
+fn has_no_leaf(error: &sqlx::Error) -> bool {
+    error
+        .as_database_error()
+        .and_then(|error| error.try_downcast_ref::<PgDatabaseError>())
+        .is_some_and(is_missing_leaf)
 }
 
 fn is_there_already(error: &sqlx::Error) -> bool {

@@ -53,11 +53,15 @@ async fn window(
     to: EventId,
 ) -> Result<u64, sqlx::Error> {
     let written = sqlx::query!(
-        "INSERT INTO pending (tenant_id, endpoint_id, event_id, shard, due, n, step, since, ends_at, why)
+        "WITH gate AS MATERIALIZED (
+             SELECT floor FROM retention FOR KEY SHARE
+         )
+         INSERT INTO pending (tenant_id, endpoint_id, event_id, shard, due, n, step, since, ends_at, why)
          SELECT e.tenant_id, x.endpoint_id, e.id, get_byte(uuid_send(x.endpoint_id), 15), now(),
                 COALESCE(made.n, 0) + 1, COALESCE(made.n, 0), 1,
                 posthorn_uuid_time(e.id) + make_interval(secs => endpoint.max_age_s), 'recovered'
-         FROM events AS e
+         FROM gate
+         CROSS JOIN events AS e
          CROSS JOIN LATERAL unnest(e.endpoints) AS x (endpoint_id)
          JOIN LATERAL (SELECT max_age_s FROM endpoints
                        WHERE endpoints.tenant_id = e.tenant_id AND endpoints.id = x.endpoint_id AND deleted_at IS NULL
@@ -76,6 +80,8 @@ async fn window(
                             LIMIT 1) AS dead ON true
          WHERE e.id > $2 AND e.id <= $3 AND e.stream = $1
            AND ended.ended IS NULL AND waits.waits IS NULL AND dead.dead IS NULL
+           -- The floor stays below the watermark of a stream that is not recovered: this only holds it there meanwhile.
+           AND e.id > gate.floor
          ON CONFLICT DO NOTHING",
         stream,
         from.uuid(),

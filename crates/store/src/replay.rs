@@ -35,6 +35,9 @@ pub enum ReplayError {
     /// The payload is gone.
     #[error("the payload is gone")]
     PayloadGone,
+    /// Retention has just passed the event, and is about to keep it for this dead letter: to be asked again soon.
+    #[error("the event is being moved")]
+    Moving,
 }
 
 impl From<sqlx::Error> for ReplayError {
@@ -55,9 +58,7 @@ pub async fn replay_dead_letter(
 ) -> Result<Delivery, ReplayError> {
     let mut tx = database.tenant_tx(&scope).await?;
     check(&mut tx, scope, id).await?;
-    if !insert(&mut tx, scope, id).await? {
-        return Err(ReplayError::Retrying);
-    }
+    insert(&mut tx, scope, id).await?;
     if !still_dead(&mut tx, scope, id).await? {
         // A success was recorded in between: it removed the letter, and our row goes with the transaction.
         return Err(ReplayError::NotFound);
@@ -109,12 +110,30 @@ async fn check(
     }
 }
 
-/// Writes the pending row; `false` when there is one already.
+/// Writes the pending row, unless there is one already, or the event is at or below the floor of retention and not kept:
+/// its leaf may be emptied at any moment (INV-2).
 async fn insert(
     tx: &mut Transaction<'static, Postgres>,
     scope: TenantScope,
     id: DeliveryId,
-) -> Result<bool, sqlx::Error> {
+) -> Result<(), ReplayError> {
+    let (tenant, endpoint, event) = (scope.tenant().uuid(), id.endpoint.uuid(), id.event.uuid());
+    // Held until the commit: the floor rises before it or after it, and nothing that it keeps is removed meanwhile.
+    let gate = sqlx::query!("SELECT floor FROM retention FOR KEY SHARE")
+        .fetch_one(&mut **tx)
+        .await?;
+    // A look of its own, since what was kept while the lock was waited for is not seen by the statement that waited.
+    let kept = event > gate.floor
+        || sqlx::query_scalar!(
+            r#"SELECT EXISTS (SELECT 1 FROM kept_events WHERE tenant_id = $1 AND id = $2) AS "kept!""#,
+            tenant,
+            event,
+        )
+        .fetch_one(&mut **tx)
+        .await?;
+    if !kept {
+        return Err(ReplayError::Moving);
+    }
     let hit = sqlx::query!(
         "WITH last AS (
              SELECT coalesce(max(n), 0) AS n
@@ -126,14 +145,18 @@ async fn insert(
          FROM last, endpoints e
          WHERE e.tenant_id = $1 AND e.id = $2 AND e.deleted_at IS NULL
          ON CONFLICT DO NOTHING",
-        scope.tenant().uuid(),
-        id.endpoint.uuid(),
-        id.event.uuid(),
+        tenant,
+        endpoint,
+        event,
         i16::from(id.endpoint.shard()),
     )
     .execute(&mut **tx)
     .await?;
-    Ok(hit.rows_affected() == 1)
+    if hit.rows_affected() == 1 {
+        Ok(())
+    } else {
+        Err(ReplayError::Retrying)
+    }
 }
 
 async fn still_dead(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posthorn_domain::limits::{self, LONG_STEP, STEP};
+use posthorn_domain::retention::Retention;
 use posthorn_egress::Egress;
 use posthorn_store::accept::{Batcher, FreshEvent};
 use posthorn_store::clock::Clock;
@@ -15,24 +16,22 @@ use posthorn_store::due::DueHint;
 use posthorn_store::entropy::Entropy;
 use posthorn_store::health::HealthCache;
 use posthorn_store::key_use::KeyUses;
+use posthorn_store::lease;
 use posthorn_store::record::RecordWriter;
 use posthorn_store::stream::StreamKeeper;
-use posthorn_store::{lease, partitions};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::alarm::Alarm;
 use crate::circuit::{CircuitParts, Circuits};
 use crate::dispatch::Dispatcher;
-use crate::expire::Expiry;
+use crate::housekeeping::{Housekeeping, HousekeepingParts};
 use crate::park::{Parking, ParkingParts};
 use crate::record::Recorder;
 use crate::recover::{Keeping, Recovery, Shards};
 use crate::retry::DueTimer;
 use crate::send::{Loader, Sender, SenderParts};
-
-/// How often leaves for coming days are looked after.
-const PARTITIONS: Duration = Duration::from_hours(1);
 
 /// What the engine is made from.
 pub struct WorkerParts {
@@ -48,6 +47,8 @@ pub struct WorkerParts {
     pub entropy: Entropy,
     /// The guarded client.
     pub egress: Egress,
+    /// How long things are kept.
+    pub retention: Retention,
     /// Rung when a replay makes something due.
     pub hint: DueHint,
     /// Uses of keys that are to be written.
@@ -108,10 +109,9 @@ impl Worker {
             clock,
             entropy,
             egress,
-            hint,
-            key_uses,
             batcher,
             fresh,
+            ..
         } = parts;
         let shards = Shards::new(Arc::clone(&keeper));
         let health = HealthCache::new(database.clone());
@@ -153,9 +153,10 @@ impl Worker {
             health,
             circuits,
             dispatcher: Arc::clone(&dispatcher),
-            hint,
-            key_uses,
+            hint: parts.hint,
+            key_uses: parts.key_uses,
             shards,
+            retention: parts.retention,
         };
         let running = Arc::clone(&dispatcher);
         Self {
@@ -225,6 +226,7 @@ struct Timers {
     hint: DueHint,
     key_uses: KeyUses,
     shards: Shards,
+    retention: Retention,
 }
 
 impl Timers {
@@ -241,6 +243,7 @@ impl Timers {
             hint,
             key_uses,
             shards,
+            retention,
         } = self;
         let keeping = Keeping::new(
             database.clone(),
@@ -282,35 +285,50 @@ impl Timers {
             ),
         ];
         loops.extend(park(parking));
-        loops.extend(housekeeping(&clock, database, (cache, health), key_uses));
+        let house = HousekeepingParts {
+            database: database.clone(),
+            clock: clock.clone(),
+            entropy,
+            retention,
+        };
+        loops.extend(keep_house(&clock, house));
+        loops.extend(look_after(&clock, database, (cache, health), key_uses));
         loops
     }
 }
 
+/// The loops that nothing waits for.
+fn keep_house(clock: &Clock, parts: HousekeepingParts) -> [Loop; 2] {
+    let alarm = Alarm::new(parts.database.clone(), clock.clone());
+    let housekeeping = Housekeeping::new(parts);
+    [
+        every(
+            clock,
+            (limits::HOUSEKEEPING_LOOK, LONG_STEP),
+            None,
+            housekeeping,
+            keep_the_house,
+        ),
+        every(clock, (limits::ALARM_EVERY, STEP), None, alarm, look),
+    ]
+}
+
 /// The loops that move no delivery.
-fn housekeeping(
+fn look_after(
     clock: &Clock,
     database: Database,
     known: (ConfigCache, HealthCache),
     key_uses: KeyUses,
-) -> [Loop; 4] {
+) -> [Loop; 2] {
     [
         every(clock, (limits::CONFIG_POLL, STEP), None, known, refresh),
         every(
             clock,
             (limits::KEY_USE_EVERY, STEP),
             None,
-            (key_uses, database.clone()),
+            (key_uses, database),
             write_key_uses,
         ),
-        every(
-            clock,
-            (limits::EXPIRE_EVERY, LONG_STEP),
-            None,
-            Expiry::new(database.clone()),
-            expire,
-        ),
-        every(clock, (PARTITIONS, LONG_STEP), None, database, make_leaves),
     ]
 }
 
@@ -389,9 +407,12 @@ async fn sweep(parking: Arc<Parking>) {
     parking.run_once().await;
 }
 
-async fn expire(expiry: Arc<Expiry>) {
-    let deleted = expiry.run_once().await;
-    tracing::debug!(?deleted, "deleted keys that have expired");
+async fn keep_the_house(housekeeping: Arc<Housekeeping>) {
+    housekeeping.run_once().await;
+}
+
+async fn look(alarm: Arc<Alarm>) {
+    alarm.run_once().await;
 }
 
 async fn refill(parking: Arc<Parking>) {
@@ -412,11 +433,5 @@ async fn write_key_uses(state: Arc<(KeyUses, Database)>) {
     let (key_uses, database) = &*state;
     if let Err(error) = key_uses.run_once(database).await {
         tracing::warn!(%error, "when keys were last used could not be written yet");
-    }
-}
-
-async fn make_leaves(database: Arc<Database>) {
-    if let Err(error) = partitions::make_ahead(&database).await {
-        tracing::warn!(%error, "leaves for the coming days could not be made");
     }
 }

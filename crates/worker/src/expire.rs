@@ -1,8 +1,8 @@
 //! Expire: keys whose time is over are deleted, away from everything that is in a hurry; and endpoints that have been well for
 //! a while are forgotten.
 //!
-//! A key that has expired counts as unused already; this only makes room. Every node may do it at any time: rows that
-//! another one holds are skipped.
+//! A key that has expired counts as unused already; this only makes room. Part of housekeeping, but every node may do it at
+//! any time: rows that another one holds are skipped.
 
 use posthorn_domain::limits;
 use posthorn_store::database::Database;

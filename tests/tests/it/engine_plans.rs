@@ -7,9 +7,12 @@ use std::time::Duration;
 use chrono::DateTime;
 use posthorn_domain::delivery::{Trigger, Why};
 use posthorn_domain::id::EventId;
+use posthorn_domain::retention::Days;
+use posthorn_store::alarm;
 use posthorn_store::clock::Clock;
 use posthorn_store::database::Database;
 use posthorn_store::entropy::Entropy;
+use posthorn_store::housekeeping::Housekeeper;
 use posthorn_store::pending::{self, Due, ParkedEndpoint, PendingReader};
 use posthorn_store::record::{Attempt, Consequence, DeliveryKey, Fact, RecordWriter, Source};
 use posthorn_store::recover::recover;
@@ -237,4 +240,33 @@ async fn engine_plans_see_a_table_that_is_read_whole() {
         })
         .await;
     assert!(reads > 0, "{reads}");
+}
+
+/// G12, G17: asked every few seconds, whatever the tables have grown to.
+#[tokio::test]
+async fn engine_plans_what_alarms_are_read_from_reads_no_table_whole() {
+    let seeded = Seeded::begin().await;
+    let reads = seeded
+        .whole_reads(async |database| {
+            alarm::standing(database).await.unwrap();
+        })
+        .await;
+    assert_eq!(reads, 0);
+}
+
+/// G06: what retention looks for it walks to by key, in bounded steps.
+#[tokio::test]
+async fn engine_plans_a_round_of_retention_reads_no_table_whole() {
+    let seeded = Seeded::begin().await;
+    let reads = seeded
+        .whole_reads(async |database| {
+            let mut housekeeper = Housekeeper::connect(database).await.unwrap();
+            let days = Days::new(30).unwrap();
+            housekeeper.remove_dead_letters(days).await.unwrap();
+            let now = EventId::floor_at(Clock::start().now());
+            assert_eq!(housekeeper.keep(now).await.unwrap().copied, 12_000);
+            housekeeper.remove_kept().await.unwrap();
+        })
+        .await;
+    assert_eq!(reads, 0);
 }

@@ -14,6 +14,7 @@ mod engine_circuit;
 mod engine_deadlines;
 mod engine_drain;
 mod engine_fence;
+mod engine_housekeeping;
 mod engine_keys;
 mod engine_leaves;
 mod engine_load;

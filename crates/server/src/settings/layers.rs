@@ -40,7 +40,7 @@ const fn secret(key: &'static str) -> Known {
 }
 
 /// Every setting.
-pub(super) const KNOWN: [Known; 19] = [
+pub(super) const KNOWN: [Known; 21] = [
     plain("listen"),
     plain("public_url"),
     plain("trusted_proxies"),
@@ -60,6 +60,8 @@ pub(super) const KNOWN: [Known; 19] = [
     plain("roles"),
     plain("system_connections"),
     plain("tenant_connections"),
+    plain("retention_days"),
+    plain("dead_letter_retention_days"),
 ];
 
 /// Values given on the command line; they win.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use posthorn_domain::address::EgressPolicy;
+use posthorn_domain::retention::{Days, Retention};
 use posthorn_domain::seal::KeyRing;
 use secrecy::SecretString;
 use tracing_subscriber::EnvFilter;
@@ -47,6 +48,7 @@ impl Settings {
                 system: layers.take("system_connections", 8, connections),
                 tenant: layers.take("tenant_connections", 8, connections),
             },
+            retention: layers.retention(),
             // Any value does when a problem was found: it is not returned.
             database: database.unwrap_or(DatabaseSettings::Managed {
                 data_dir: PathBuf::new(),
@@ -199,6 +201,15 @@ impl Layers {
             _ => Err("must be text or json".to_owned()),
         });
         LogSettings { filter, format }
+    }
+
+    fn retention(&mut self) -> Retention {
+        let days = |text: &str| Days::parse(text).map_err(|error| error.to_string());
+        let kept = Retention::default();
+        Retention {
+            events: self.take("retention_days", kept.events, days),
+            dead_letters: self.take("dead_letter_retention_days", kept.dead_letters, days),
+        }
     }
 
     fn migrate(&mut self) -> Migrate {

@@ -377,6 +377,32 @@ fn what_egress_allows_is_parsed_at_start() {
 }
 
 #[test]
+fn days_that_things_are_kept_are_from_1_to_365() {
+    let read = read_with_base(&[
+        ("POSTHORN_RETENTION_DAYS", "7"),
+        ("POSTHORN_DEAD_LETTER_RETENTION_DAYS", "365"),
+    ])
+    .unwrap();
+    let days = (
+        read.retention.events.get(),
+        read.retention.dead_letters.get(),
+    );
+    assert_eq!(days, (7, 365));
+    for wrong in ["0", "366", "a week"] {
+        let problem = problem(&[BASE[0], ("POSTHORN_RETENTION_DAYS", wrong)]);
+        assert!(problem.contains("POSTHORN_RETENTION_DAYS"), "{problem}");
+    }
+}
+
+/// What the page for operators says.
+#[test]
+fn events_are_kept_for_30_days_and_dead_letters_for_90_unless_somebody_decides_otherwise() {
+    let retention = read_with_base(&[]).unwrap().retention;
+    let days = (retention.events.get(), retention.dead_letters.get());
+    assert_eq!(days, (30, 90));
+}
+
+#[test]
 fn every_setting_has_a_row_in_the_page_for_operators_and_no_other_has() {
     let page = include_str!("../../../../docs/settings.md");
     let rows = page

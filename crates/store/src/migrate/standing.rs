@@ -187,8 +187,8 @@ async fn leaves_until(
     let days = sqlx::query!(
         r#"
         SELECT day AS "day!",
-               to_regclass('public.events_' || to_char(day, 'YYYYMMDD')) IS NOT NULL
-           AND to_regclass('public.attempts_' || to_char(day, 'YYYYMMDD')) IS NOT NULL AS "made!"
+               public.posthorn_is_leaf('events', 'events_' || to_char(day, 'YYYYMMDD'), day)
+           AND public.posthorn_is_leaf('attempts', 'attempts_' || to_char(day, 'YYYYMMDD'), day) AS "made!"
         FROM (SELECT (now() AT TIME ZONE 'UTC')::date + ahead AS day FROM generate_series(0, 14) AS ahead) AS days
         ORDER BY day
         "#

@@ -203,7 +203,8 @@ async fn retry_pending(
     Ok(())
 }
 
-/// Inserts a pending row only if there is none and nothing has ended the delivery.
+/// Inserts a pending row only if there is none and nothing has ended the delivery; and, as for whatever becomes pending,
+/// only if the event is above the floor of retention or kept beyond it ([`crate::housekeeping`], INV-2).
 async fn retry_fresh(
     tx: &mut Tx<'_>,
     folded: &BTreeMap<DeliveryKey, Folded<'_>>,
@@ -213,10 +214,14 @@ async fn retry_fresh(
         return Ok(());
     }
     sqlx::query!(
-        "INSERT INTO pending (tenant_id, endpoint_id, event_id, shard, due, n, step, since, ends_at, why)
+        "WITH gate AS MATERIALIZED (
+             SELECT floor FROM retention FOR KEY SHARE
+         )
+         INSERT INTO pending (tenant_id, endpoint_id, event_id, shard, due, n, step, since, ends_at, why)
          SELECT k.tenant_id, k.endpoint_id, k.event_id, k.shard,
                 LEAST(now() + make_interval(secs => k.after), k.ends_at), k.n + 1, k.step, 1, k.ends_at, 'retry'
-         FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::smallint[], $5::integer[], $6::integer[], $7::double precision[],
+         FROM gate
+         CROSS JOIN unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::smallint[], $5::integer[], $6::integer[], $7::double precision[],
                      $8::timestamptz[]) AS k (tenant_id, endpoint_id, event_id, shard, n, step, after, ends_at)
          LEFT JOIN LATERAL (SELECT 1 AS ended FROM attempts AS a
                             WHERE a.tenant_id = k.tenant_id AND a.endpoint_id = k.endpoint_id AND a.event_id = k.event_id
@@ -225,6 +230,7 @@ async fn retry_fresh(
                             WHERE d.tenant_id = k.tenant_id AND d.endpoint_id = k.endpoint_id AND d.event_id = k.event_id
                             LIMIT 1) AS dead ON true
          WHERE ended.ended IS NULL AND dead.dead IS NULL
+           AND (k.event_id > gate.floor OR EXISTS (SELECT 1 FROM kept_events AS e WHERE e.tenant_id = k.tenant_id AND e.id = k.event_id))
          ON CONFLICT DO NOTHING",
         &r.keys.tenants,
         &r.keys.endpoints,
@@ -368,14 +374,19 @@ pub(super) async fn parked(tx: &mut Tx<'_>, facts: &[Fact]) -> Result<(), sqlx::
         why.push(parked.why.as_str());
     }
     sqlx::query!(
-        "INSERT INTO pending (tenant_id, endpoint_id, event_id, shard, due, n, step, since, ends_at, why)
+        "WITH gate AS MATERIALIZED (
+             SELECT floor FROM retention FOR KEY SHARE
+         )
+         INSERT INTO pending (tenant_id, endpoint_id, event_id, shard, due, n, step, since, ends_at, why)
          SELECT k.tenant_id, k.endpoint_id, k.event_id, k.shard, CASE WHEN k.due THEN now() END, 1, 0, 1, k.ends_at, k.why
-         FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::smallint[], $5::boolean[], $6::timestamptz[], $7::text[])
+         FROM gate
+         CROSS JOIN unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::smallint[], $5::boolean[], $6::timestamptz[], $7::text[])
              AS k (tenant_id, endpoint_id, event_id, shard, due, ends_at, why)
          LEFT JOIN LATERAL (SELECT 1 AS made FROM attempts AS a
                             WHERE a.tenant_id = k.tenant_id AND a.endpoint_id = k.endpoint_id AND a.event_id = k.event_id
                             LIMIT 1) AS made ON true
          WHERE made.made IS NULL
+           AND (k.event_id > gate.floor OR EXISTS (SELECT 1 FROM kept_events AS e WHERE e.tenant_id = k.tenant_id AND e.id = k.event_id))
          ON CONFLICT DO NOTHING",
         &keys.tenants,
         &keys.endpoints,
