@@ -371,6 +371,7 @@ CREATE TABLE public.nodes (
     lease_until timestamp with time zone NOT NULL,
     watermark uuid NOT NULL,
     started_at timestamp with time zone DEFAULT now() NOT NULL,
+    sends boolean DEFAULT true NOT NULL,
     CONSTRAINT node_state_is_known CHECK ((state = ANY (ARRAY['open'::text, 'closed'::text, 'recovered'::text])))
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='200');

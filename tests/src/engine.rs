@@ -22,7 +22,9 @@ use posthorn_domain::limits;
 use posthorn_domain::metadata::Metadata;
 use posthorn_domain::retention::Retention;
 use posthorn_egress::{Egress, EgressOptions};
-use posthorn_store::accept::{AcceptError, Accepted, Acceptor, Batcher, FreshEvent, NewEvent};
+use posthorn_store::accept::{
+    AcceptError, Accepted, Acceptor, AcceptorParts, Batcher, FreshEvent, NewEvent,
+};
 use posthorn_store::clock::Clock;
 use posthorn_store::configuration::ConfigCache;
 use posthorn_store::database::Database;
@@ -32,10 +34,11 @@ use posthorn_store::entropy::Entropy;
 use posthorn_store::health::HealthCache;
 use posthorn_store::key_use::KeyUses;
 use posthorn_store::record::RecordWriter;
-use posthorn_store::stream::StreamKeeper;
+use posthorn_store::shards::Shards;
+use posthorn_store::stream::{Sending, StreamKeeper};
 use posthorn_worker::{
-    CircuitParts, Circuits, Dispatcher, DueTimer, Keeping, Loader, Parking, ParkingParts, Recorder,
-    Recovery, Sender, SenderParts, Shards, WorkerParts,
+    CircuitParts, Circuits, Dispatcher, DueTimer, Keeping, KeepingParts, Loader, Parking,
+    ParkingParts, Recorder, Recovery, Sender, SenderParts, WorkerParts,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -66,6 +69,10 @@ pub struct Parts {
     pub cache: ConfigCache,
     /// Its stream, open.
     pub keeper: Arc<StreamKeeper>,
+    /// The shards that it owns; none yet.
+    pub shards: Shards,
+    /// Rung when something is due.
+    pub due: DueHint,
     /// The database's time.
     pub clock: Clock,
     /// The caller's side of accept.
@@ -75,8 +82,13 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Opens a stream.
+    /// Opens a stream of a node that sends.
     pub async fn open(database: Database) -> Self {
+        Self::open_as(database, Sending::Here).await
+    }
+
+    /// Opens a stream.
+    pub async fn open_as(database: Database, sending: Sending) -> Self {
         let clock = Clock::start();
         let cache = ConfigCache::new(database.clone(), ring());
         let keeper = Arc::new(StreamKeeper::new(
@@ -85,20 +97,27 @@ impl Parts {
             clock.clone(),
             Entropy,
             "test".to_owned(),
+            sending,
         ));
         keeper.reopen(None).await.unwrap();
         let (dispatch, fresh) = mpsc::channel(limits::FRESH_EVENTS);
-        let (acceptor, batcher) = Acceptor::new(
-            database.clone(),
-            cache.clone(),
-            Arc::clone(&keeper),
-            clock.clone(),
+        let shards = Shards::new(Arc::clone(&keeper));
+        let due = DueHint::default();
+        let (acceptor, batcher) = Acceptor::new(AcceptorParts {
+            database: database.clone(),
+            cache: cache.clone(),
+            keeper: Arc::clone(&keeper),
+            shards: shards.clone(),
+            clock: clock.clone(),
             dispatch,
-        );
+            due: due.clone(),
+        });
         Self {
             database,
             cache,
             keeper,
+            shards,
+            due,
             clock,
             acceptor,
             batcher,
@@ -113,11 +132,12 @@ impl Parts {
             database: self.database,
             cache: self.cache,
             keeper: self.keeper,
+            shards: self.shards,
             clock: self.clock,
             entropy: Entropy,
             egress: egress(),
             retention: Retention::default(),
-            hint: DueHint::default(),
+            hint: self.due,
             key_uses: KeyUses::default(),
             batcher: self.batcher,
             fresh: self.fresh,
@@ -152,6 +172,8 @@ pub struct Node {
     pub due: DueTimer,
     /// The sweep over parked rows.
     pub parking: Parking,
+    /// The shards that it owns.
+    pub shards: Shards,
     /// The lease.
     pub keeping: Arc<Keeping>,
     /// Recovery.
@@ -168,23 +190,31 @@ impl Node {
         Self::start_from(Parts::open(database).await, runs).await
     }
 
+    /// A node that accepts and does not send.
+    pub async fn start_accepting(database: Database) -> Self {
+        let parts = Parts::open_as(database, Sending::Elsewhere).await;
+        Self::start_from(parts, Runs::WithoutLease).await
+    }
+
     async fn start_from(parts: Parts, runs: Runs) -> Self {
         let Parts {
             database,
             cache,
             keeper,
+            shards,
+            due,
             clock,
             acceptor,
             batcher,
             fresh,
         } = parts;
-        let shards = Shards::new(Arc::clone(&keeper));
         let (health, circuits) = circuits(&database, &cache, &shards, &clock).await;
         let dispatcher = Dispatcher::new(
             clock.clone(),
             cache.clone(),
             Arc::clone(&circuits),
             Arc::clone(&keeper),
+            shards.clone(),
         );
         let dispatcher = Arc::new(dispatcher);
         let mut tasks = JoinSet::new();
@@ -198,13 +228,7 @@ impl Node {
             );
             None
         };
-        let keeping = Arc::new(Keeping::new(
-            database.clone(),
-            Arc::clone(&keeper),
-            clock.clone(),
-            Entropy,
-            shards.clone(),
-        ));
+        let keeping = keeping(&database, &keeper, &clock, &shards, &dispatcher);
         // Takes the shards up.
         keeping.run_once().await;
         if runs != Runs::WithoutLease {
@@ -222,11 +246,12 @@ impl Node {
             due: DueTimer::new(
                 database.clone(),
                 Arc::clone(&dispatcher),
-                shards,
+                shards.clone(),
                 clock.clone(),
             ),
             parking: Parking::new(parking),
-            recovery: Recovery::new(database.clone(), DueHint::default()),
+            shards,
+            recovery: Recovery::new(database.clone(), due),
             database,
             cache,
             health,
@@ -329,6 +354,23 @@ fn dispatch(
     let running = Arc::clone(dispatcher);
     tasks.spawn(recording.run(CancellationToken::new()));
     tasks.spawn(running.run(sender, recorder, fresh, CancellationToken::new()));
+}
+
+fn keeping(
+    database: &Database,
+    keeper: &Arc<StreamKeeper>,
+    clock: &Clock,
+    shards: &Shards,
+    dispatcher: &Arc<Dispatcher>,
+) -> Arc<Keeping> {
+    Arc::new(Keeping::new(KeepingParts {
+        database: database.clone(),
+        keeper: Arc::clone(keeper),
+        clock: clock.clone(),
+        entropy: Entropy,
+        shards: shards.clone(),
+        dispatcher: Arc::clone(dispatcher),
+    }))
 }
 
 async fn renew(clock: Clock, keeping: Arc<Keeping>) {

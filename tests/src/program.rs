@@ -109,7 +109,12 @@ impl Installation {
 
     /// Starts a node on a free port, and waits until it is ready.
     pub async fn serve(&self) -> Node {
-        Node::start(Arc::clone(&self.inner)).await
+        self.serve_as("api,worker,console").await
+    }
+
+    /// The same, with these roles.
+    pub async fn serve_as(&self, roles: &'static str) -> Node {
+        Node::start(Arc::clone(&self.inner), roles).await
     }
 
     /// Runs a verb of the command line with `--json`, and returns the object that it printed.

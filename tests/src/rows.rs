@@ -289,6 +289,31 @@ impl Rows {
             .await
     }
 
+    /// So many more endpoints like this one.
+    pub async fn multiply_endpoint(&self, endpoint: EndpointId, by: i32) {
+        let mut connection = self.connection.lock().await;
+        sqlx::query(
+            "INSERT INTO endpoints
+             SELECT (jsonb_populate_record(e, jsonb_build_object('id', gen_random_uuid(), 'uid', NULL))).*
+             FROM endpoints AS e CROSS JOIN generate_series(1, $2)
+             WHERE e.id = $1",
+        )
+        .bind(endpoint.uuid())
+        .bind(by)
+        .execute(&mut *connection)
+        .await
+        .unwrap();
+    }
+
+    /// How many shards each node owns that owns any.
+    pub async fn parts(&self) -> Vec<i64> {
+        let mut connection = self.connection.lock().await;
+        sqlx::query_scalar("SELECT count(*) FROM shards WHERE owner IS NOT NULL GROUP BY owner")
+            .fetch_all(&mut *connection)
+            .await
+            .unwrap()
+    }
+
     /// The state of a stream's node.
     pub async fn node_state(&self, stream: i64) -> String {
         let mut connection = self.connection.lock().await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use axum::Router;
 use posthorn_api::{ApiParts, ApiState};
 use posthorn_domain::address::EgressPolicy;
@@ -11,14 +11,15 @@ use posthorn_domain::limits;
 use posthorn_domain::retention::Retention;
 use posthorn_domain::seal::KeyRing;
 use posthorn_egress::{Egress, EgressError, EgressOptions};
-use posthorn_store::accept::Acceptor;
+use posthorn_store::accept::{Acceptor, AcceptorParts};
 use posthorn_store::clock::Clock;
 use posthorn_store::configuration::ConfigCache;
 use posthorn_store::database::{Database, DatabaseOptions};
 use posthorn_store::due::DueHint;
 use posthorn_store::entropy::Entropy;
 use posthorn_store::key_use::KeyUses;
-use posthorn_store::stream::StreamKeeper;
+use posthorn_store::shards::Shards;
+use posthorn_store::stream::{Sending, StreamKeeper};
 use posthorn_worker::{Worker, WorkerParts};
 use tokio::sync::mpsc;
 
@@ -72,31 +73,34 @@ impl Engine {
             public_url,
             roles,
         } = parts;
-        refuse_without_worker(&roles)?;
-        let sending = guarded(egress.clone(), egress_roots)?;
+        let client = guarded(egress.clone(), egress_roots)?;
         let database = Database::new(database);
         let ring = Arc::new(ring);
         let cache = ConfigCache::new(database.clone(), Arc::clone(&ring));
         let name = format!("{}:{}", std::process::id(), public_url.origin());
         let parts = (database.clone(), cache.clone(), clock.clone(), entropy);
-        let keeper = opened(parts, name).await?;
+        let keeper = opened(parts, name, sending(&roles)).await?;
         let due = DueHint::default();
         let key_uses = KeyUses::default();
         let (fresh_in, fresh) = mpsc::channel(limits::FRESH_EVENTS);
-        let (acceptor, batcher) = Acceptor::new(
-            database.clone(),
-            cache.clone(),
-            Arc::clone(&keeper),
-            clock.clone(),
-            fresh_in,
-        );
+        let shards = Shards::new(Arc::clone(&keeper));
+        let (acceptor, batcher) = Acceptor::new(AcceptorParts {
+            database: database.clone(),
+            cache: cache.clone(),
+            keeper: Arc::clone(&keeper),
+            shards: shards.clone(),
+            clock: clock.clone(),
+            dispatch: fresh_in,
+            due: due.clone(),
+        });
         let worker = Worker::start(WorkerParts {
             database: database.clone(),
             cache: cache.clone(),
             keeper: Arc::clone(&keeper),
+            shards,
             clock: clock.clone(),
             entropy,
-            egress: sending,
+            egress: client,
             retention,
             hint: due.clone(),
             key_uses: key_uses.clone(),
@@ -146,8 +150,9 @@ impl Engine {
 async fn opened(
     (database, cache, clock, entropy): (Database, ConfigCache, Clock, Entropy),
     name: String,
+    sending: Sending,
 ) -> anyhow::Result<Arc<StreamKeeper>> {
-    let keeper = StreamKeeper::new(database, cache, clock, entropy, name);
+    let keeper = StreamKeeper::new(database, cache, clock, entropy, name, sending);
     keeper
         .reopen(None)
         .await
@@ -155,11 +160,13 @@ async fn opened(
     Ok(Arc::new(keeper))
 }
 
-fn refuse_without_worker(roles: &BTreeSet<Role>) -> anyhow::Result<()> {
+/// A node without the role worker hands over whatever it accepts.
+fn sending(roles: &BTreeSet<Role>) -> Sending {
     if roles.contains(&Role::Worker) {
-        return Ok(());
+        Sending::Here
+    } else {
+        Sending::Elsewhere
     }
-    bail!("a node without the role worker cannot hand its events over yet: add worker to the roles")
 }
 
 /// The client that endpoints are reached through.

@@ -107,7 +107,8 @@ impl Node {
         };
         if let Some(engine) = engine {
             front.open(engine.router());
-            self.readiness.follow(engine.keeper());
+            self.readiness
+                .follow(engine.keeper(), self.settings.roles.clone());
             self.readiness.running();
             tracing::info!(address = %listen, version = env!("CARGO_PKG_VERSION"), "ready");
             self.look_after().await;

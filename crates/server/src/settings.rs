@@ -122,6 +122,15 @@ impl Role {
     /// Every role: what a node does unless told otherwise.
     pub(crate) const ALL: [Self; 3] = [Self::Api, Self::Worker, Self::Console];
 
+    /// What nodes of these roles do, for a sentence.
+    pub(crate) fn doing(roles: &BTreeSet<Self>) -> &'static str {
+        match (roles.contains(&Self::Api), roles.contains(&Self::Worker)) {
+            (true, true) => "accepts and sends",
+            (true, false) => "accepts",
+            (false, _) => "sends",
+        }
+    }
+
     /// The word in settings and flags.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {

@@ -8,6 +8,7 @@
 mod batch;
 mod encode;
 mod flush;
+mod handover;
 mod keys;
 
 use std::sync::Arc;
@@ -26,7 +27,11 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 pub use self::batch::Batcher;
 use self::flush::Row;
 pub use self::keys::EventKeys;
+use crate::clock::Clock;
 use crate::configuration::ConfigCache;
+use crate::database::Database;
+use crate::due::DueHint;
+use crate::shards::Shards;
 use crate::stream::{Stream, StreamKeeper};
 
 pub(crate) use self::encode::decode;
@@ -109,8 +114,13 @@ pub struct FreshEvent {
     pub payload: Bytes,
     /// Its own headers.
     pub headers: CustomHeaders,
-    /// The endpoints that it is for.
+    /// The endpoints that this node sends it to.
     pub endpoints: Vec<EndpointId>,
+    /// Those of its endpoints that are handed over, where nobody knows whether the flush that wrote the event did that: they
+    /// are brought to `pending` unless they were there.
+    pub handed_over: Vec<EndpointId>,
+    /// Its tenant has endpoints with strict limits, which only the owners of their shards send to.
+    pub has_strict: bool,
     /// The stream that it was written in; its open set is told when a delivery is resolved.
     pub stream: Arc<Stream>,
 }
@@ -122,6 +132,24 @@ impl FreshEvent {
     }
 }
 
+/// What accept needs.
+pub struct AcceptorParts {
+    /// For the flushes' connection.
+    pub database: Database,
+    /// What events are matched against.
+    pub cache: ConfigCache,
+    /// The stream that events are written in.
+    pub keeper: Arc<StreamKeeper>,
+    /// Which deliveries are this node's to send.
+    pub shards: Shards,
+    /// Time.
+    pub clock: Clock,
+    /// Where fresh events go once they are durable.
+    pub dispatch: mpsc::Sender<FreshEvent>,
+    /// Rung when something was handed over to this node itself.
+    pub due: DueHint,
+}
+
 /// The caller's side of accept. Cheap to clone.
 #[derive(Clone)]
 pub struct Acceptor {
@@ -131,6 +159,7 @@ pub struct Acceptor {
 struct Inner {
     cache: ConfigCache,
     keeper: Arc<StreamKeeper>,
+    shards: Shards,
     rows: mpsc::Sender<Row>,
     /// Bytes that may wait in the queue, in KiB.
     budget: Arc<Semaphore>,
@@ -140,29 +169,18 @@ struct Inner {
 }
 
 impl Acceptor {
-    /// An acceptor and its batcher. Fresh events go to `dispatch` once they are durable.
+    /// An acceptor and its batcher.
     #[must_use]
-    pub fn new(
-        database: crate::database::Database,
-        cache: ConfigCache,
-        keeper: Arc<StreamKeeper>,
-        clock: crate::clock::Clock,
-        dispatch: mpsc::Sender<FreshEvent>,
-    ) -> (Self, Batcher) {
+    pub fn new(parts: AcceptorParts) -> (Self, Batcher) {
         let (rows, queue) = mpsc::channel(limits::ACCEPT_QUEUE_ROWS);
         let away = Arc::new(AtomicBool::new(false));
-        let batcher = Batcher::new(
-            database,
-            cache.clone(),
-            Arc::clone(&keeper),
-            clock,
-            queue,
-            dispatch,
-            Arc::clone(&away),
-        );
+        let (cache, keeper) = (parts.cache.clone(), Arc::clone(&parts.keeper));
+        let shards = parts.shards.clone();
+        let batcher = Batcher::new(parts, queue, Arc::clone(&away));
         let inner = Inner {
             cache,
             keeper,
+            shards,
             rows,
             budget: Arc::new(Semaphore::new(limits::ACCEPT_QUEUE_BYTES / 1024)),
             away,
@@ -198,10 +216,9 @@ impl Acceptor {
             mpsc::error::TrySendError::Closed(()) => AcceptError::ShuttingDown,
         })?;
         let snapshot = inner.cache.snapshot();
-        let endpoints = snapshot
-            .tenant(new.tenant)
-            .ok_or(AcceptError::TenantGone)?
-            .matching(&new.event_type);
+        let tenant = snapshot.tenant(new.tenant).ok_or(AcceptError::TenantGone)?;
+        let endpoints = tenant.matching(&new.event_type);
+        let handovers = handover::of(tenant, &endpoints, &inner.shards);
         let (codec, stored) = encode::encode(&new.payload);
         let (reply, answer) = oneshot::channel();
         let id = inner.keeper.mint().ok_or(AcceptError::Unavailable)?;
@@ -209,6 +226,8 @@ impl Acceptor {
             new,
             id,
             endpoints,
+            handovers,
+            has_strict: tenant.has_strict(),
             matched: snapshot.seq(),
             codec,
             stored,

@@ -126,6 +126,8 @@ pub struct TenantConfig {
     /// Endpoints by the one type they name, and those with wildcards, so that an exact type scans no others.
     exact: HashMap<String, Vec<EndpointId>>,
     wild: Vec<(EventTypePattern, EndpointId)>,
+    /// Some endpoint is strict.
+    has_strict: bool,
 }
 
 impl TenantConfig {
@@ -133,6 +135,12 @@ impl TenantConfig {
     #[must_use]
     pub fn endpoint(&self, id: EndpointId) -> Option<&Arc<EndpointEntry>> {
         self.endpoints.get(&id)
+    }
+
+    /// Whether one of its endpoints is strict: where none is, nobody asks whose an endpoint's shard is.
+    #[must_use]
+    pub const fn has_strict(&self) -> bool {
+        self.has_strict
     }
 
     /// Its endpoints that want events of this type, each once, in the order of their ids: enabled and

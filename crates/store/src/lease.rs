@@ -1,4 +1,4 @@
-//! Leases of streams and ownership of shards.
+//! Leases of streams.
 //!
 //! Leases only save work (INV-6): what keeps a stale node from harm is the fence inside each flush and
 //! the compare-and-set of each record, not the clock. They have a connection of their own: a node that is busy does not
@@ -7,9 +7,9 @@
 use chrono::{DateTime, Utc};
 use posthorn_domain::id::{EventId, NodeId};
 use posthorn_domain::limits;
-use sqlx::{Postgres, Transaction};
 
 use crate::database::Database;
+use crate::stream::Sending;
 
 /// The lane of a flush. There is one for now; the fence is kept by lane so that more need no new table.
 pub(crate) const LANE: i16 = 0;
@@ -45,16 +45,18 @@ pub async fn open(
     node: NodeId,
     name: &str,
     watermark: EventId,
+    sending: Sending,
 ) -> Result<(), sqlx::Error> {
     let mut tx = database.lease().begin().await?;
     sqlx::query!(
-        "INSERT INTO nodes (stream, node, name, state, lease_until, watermark)
-         VALUES ($1, $2, $3, 'open', clock_timestamp() + make_interval(secs => $4), $5)",
+        "INSERT INTO nodes (stream, node, name, state, lease_until, watermark, sends)
+         VALUES ($1, $2, $3, 'open', clock_timestamp() + make_interval(secs => $4), $5, $6)",
         stream,
         node.uuid(),
         name,
         limits::LEASE_TTL.as_secs_f64(),
         watermark.uuid(),
+        sending == Sending::Here,
     )
     .execute(&mut *tx)
     .await?;
@@ -76,12 +78,14 @@ pub async fn renew(
     database: &Database,
     stream: i64,
     watermark: EventId,
+    sending: Sending,
 ) -> Result<Renewal, sqlx::Error> {
     sqlx::query_as!(
         Renewal,
         r#"WITH mine AS (
                UPDATE nodes
-               SET lease_until = clock_timestamp() + make_interval(secs => $2), watermark = GREATEST(watermark, $3)
+               SET lease_until = clock_timestamp() + make_interval(secs => $2), watermark = GREATEST(watermark, $3),
+                   sends = $4
                WHERE stream = $1 AND state = 'open'
                RETURNING 1
            )
@@ -92,6 +96,7 @@ pub async fn renew(
         stream,
         limits::LEASE_TTL.as_secs_f64(),
         watermark.uuid(),
+        sending == Sending::Here,
     )
     .fetch_one(database.lease())
     .await
@@ -171,49 +176,6 @@ pub async fn leave(
         .execute(&mut *tx)
         .await?;
     tx.commit().await
-}
-
-/// Takes the shards that nobody alive owns; answers all that the stream owns then.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn claim_shards(database: &Database, stream: i64) -> Result<Vec<i16>, sqlx::Error> {
-    let mut tx = database.lease().begin().await?;
-    let free = sqlx::query_scalar!(
-        r#"SELECT EXISTS (SELECT 1 FROM shards
-                         WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.stream = shards.owner AND nodes.state = 'open')) AS "free!""#,
-    )
-    .fetch_one(&mut *tx)
-    .await?;
-    if free {
-        // One node at a time, each with a fresh look: an update that waited for another's would not ask again whether the
-        // new owner lives, and take the shards from it while it believes that it has them.
-        sqlx::query!("SELECT pg_advisory_xact_lock(hashtext('posthorn_claim_shards'))")
-            .execute(&mut *tx)
-            .await?;
-        claim_free(&mut tx, stream).await?;
-    }
-    let owned = sqlx::query_scalar!(
-        "SELECT shard FROM shards WHERE owner = $1 ORDER BY shard",
-        stream
-    )
-    .fetch_all(&mut *tx)
-    .await?;
-    tx.commit().await?;
-    Ok(owned)
-}
-
-async fn claim_free(tx: &mut Transaction<'_, Postgres>, stream: i64) -> Result<(), sqlx::Error> {
-    sqlx::query!(
-        "UPDATE shards SET owner = $1
-         WHERE owner IS DISTINCT FROM $1
-           AND NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.stream = shards.owner AND nodes.state = 'open')
-           AND EXISTS (SELECT 1 FROM nodes WHERE nodes.stream = $1 AND nodes.state = 'open')",
-        stream,
-    )
-    .execute(&mut **tx)
-    .await?;
-    Ok(())
 }
 
 /// Streams that are closed and not recovered yet.

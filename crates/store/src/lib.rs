@@ -37,4 +37,5 @@ pub mod record;
 pub mod recover;
 pub mod replay;
 pub mod scope;
+pub mod shards;
 pub mod stream;

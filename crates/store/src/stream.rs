@@ -212,6 +212,15 @@ impl Stream {
     }
 }
 
+/// Whether a node sends deliveries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sending {
+    /// It does, and takes its part of the shards.
+    Here,
+    /// Others do: it accepts alone, or is about to leave.
+    Elsewhere,
+}
+
 /// This node's present stream, and the way to the next when it finds its own closed.
 pub struct StreamKeeper {
     database: Database,
@@ -220,6 +229,7 @@ pub struct StreamKeeper {
     entropy: Entropy,
     node: NodeId,
     name: String,
+    sends: AtomicBool,
     present: ArcSwapOption<Stream>,
     opening: tokio::sync::Mutex<()>,
 }
@@ -233,6 +243,7 @@ impl StreamKeeper {
         clock: Clock,
         entropy: Entropy,
         name: String,
+        sending: Sending,
     ) -> Self {
         let node = NodeId::mint(clock.now(), entropy.bytes());
         Self {
@@ -242,6 +253,7 @@ impl StreamKeeper {
             entropy,
             node,
             name,
+            sends: AtomicBool::new(sending == Sending::Here),
             present: ArcSwapOption::empty(),
             opening: tokio::sync::Mutex::new(()),
         }
@@ -251,6 +263,21 @@ impl StreamKeeper {
     #[must_use]
     pub fn present(&self) -> Option<Arc<Stream>> {
         self.present.load_full()
+    }
+
+    /// Whether this node sends.
+    #[must_use]
+    pub fn sending(&self) -> Sending {
+        if self.sends.load(Ordering::Acquire) {
+            Sending::Here
+        } else {
+            Sending::Elsewhere
+        }
+    }
+
+    /// From here on others send.
+    pub fn send_no_more(&self) {
+        self.sends.store(false, Ordering::Release);
     }
 
     /// How this node's lease stands.
@@ -299,8 +326,16 @@ impl StreamKeeper {
         let open = stale.map_or_else(OpenSet::default, |stale| stale.open.retire());
         let id = i64::from_be_bytes(self.entropy.bytes()) & i64::MAX;
         let watermark = open.watermark(self.clock.now(), self.entropy.bytes());
-        if let Err(error) = lease::open(&self.database, id, self.node, &self.name, watermark).await
-        {
+        let sending = self.sending();
+        let opened = lease::open(
+            &self.database,
+            id,
+            self.node,
+            &self.name,
+            watermark,
+            sending,
+        );
+        if let Err(error) = opened.await {
             if let Some(stale) = stale {
                 stale.open.revive(&open);
             }

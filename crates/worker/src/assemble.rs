@@ -18,7 +18,8 @@ use posthorn_store::health::HealthCache;
 use posthorn_store::key_use::KeyUses;
 use posthorn_store::lease;
 use posthorn_store::record::RecordWriter;
-use posthorn_store::stream::StreamKeeper;
+use posthorn_store::shards::Shards;
+use posthorn_store::stream::{Sending, StreamKeeper};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -29,9 +30,13 @@ use crate::dispatch::Dispatcher;
 use crate::housekeeping::{Housekeeping, HousekeepingParts};
 use crate::park::{Parking, ParkingParts};
 use crate::record::Recorder;
-use crate::recover::{Keeping, Recovery, Shards};
+use crate::recover::{Keeping, KeepingParts, Recovery};
 use crate::retry::DueTimer;
 use crate::send::{Loader, Sender, SenderParts};
+use crate::stall::Stalls;
+
+/// Loops that come at least so often tell together when they do not get on; a rare one says each time.
+const OFTEN: Duration = Duration::from_secs(5);
 
 /// What the engine is made from.
 pub struct WorkerParts {
@@ -41,6 +46,8 @@ pub struct WorkerParts {
     pub cache: ConfigCache,
     /// This node's stream. Must be open already.
     pub keeper: Arc<StreamKeeper>,
+    /// The shards that it owns.
+    pub shards: Shards,
     /// Time.
     pub clock: Clock,
     /// Randomness.
@@ -66,6 +73,7 @@ pub struct Worker {
     clock: Clock,
     entropy: Entropy,
     dispatcher: Arc<Dispatcher>,
+    shards: Shards,
     batcher: Loop,
     dispatch: Loop,
     record: Loop,
@@ -106,6 +114,7 @@ impl Worker {
             database,
             cache,
             keeper,
+            shards,
             clock,
             entropy,
             egress,
@@ -113,7 +122,6 @@ impl Worker {
             fresh,
             ..
         } = parts;
-        let shards = Shards::new(Arc::clone(&keeper));
         let health = HealthCache::new(database.clone());
         let circuits = Arc::new(Circuits::new(CircuitParts {
             database: database.clone(),
@@ -123,12 +131,8 @@ impl Worker {
             clock: clock.clone(),
             entropy,
         }));
-        let dispatcher = Arc::new(Dispatcher::new(
-            clock.clone(),
-            cache.clone(),
-            Arc::clone(&circuits),
-            Arc::clone(&keeper),
-        ));
+        let known = (cache.clone(), Arc::clone(&circuits));
+        let dispatcher = Arc::new(dispatcher(known, &keeper, &shards, &clock));
         let writer = RecordWriter::new(database.clone());
         let (recorder, recording) = Recorder::new(writer, Arc::clone(&dispatcher), clock.clone());
         let (loader, loading) = Loader::new(database.clone());
@@ -155,7 +159,7 @@ impl Worker {
             dispatcher: Arc::clone(&dispatcher),
             hint: parts.hint,
             key_uses: parts.key_uses,
-            shards,
+            shards: shards.clone(),
             retention: parts.retention,
         };
         let running = Arc::clone(&dispatcher);
@@ -170,6 +174,7 @@ impl Worker {
             clock,
             entropy,
             dispatcher,
+            shards,
         }
     }
 
@@ -179,9 +184,11 @@ impl Worker {
         self.dispatcher.load()
     }
 
-    /// Ends in order: what is queued is flushed, what is not being sent goes to `pending`, what is out is awaited and
-    /// recorded, and the stream is closed: as recovered only if nothing is open. Nobody may submit any more.
+    /// Ends in order: shards are given back as soon as nothing of theirs is under way, what is queued is flushed, what is
+    /// not being sent goes to `pending`, what is out is awaited and recorded, and the stream is closed: as recovered only if
+    /// nothing is open. Nobody may submit any more.
     pub async fn shutdown(self) {
+        self.shards.leave();
         self.batcher.end().await;
         self.dispatch.end().await;
         self.load.end().await;
@@ -213,6 +220,16 @@ impl Worker {
     }
 }
 
+fn dispatcher(
+    (cache, circuits): (ConfigCache, Arc<Circuits>),
+    keeper: &Arc<StreamKeeper>,
+    shards: &Shards,
+    clock: &Clock,
+) -> Dispatcher {
+    let (keeper, shards) = (Arc::clone(keeper), shards.clone());
+    Dispatcher::new(clock.clone(), cache, circuits, keeper, shards)
+}
+
 /// What the loops by the clock are made from.
 struct Timers {
     database: Database,
@@ -230,208 +247,186 @@ struct Timers {
 }
 
 impl Timers {
+    /// The loops of the node's roles: one that does not send looks for nothing to send, and leaves recovery to those that do.
     fn start(self) -> Vec<Loop> {
-        let Self {
-            database,
-            cache,
-            keeper,
-            clock,
-            entropy,
-            health,
-            circuits,
-            dispatcher,
-            hint,
-            key_uses,
-            shards,
-            retention,
-        } = self;
-        let keeping = Keeping::new(
-            database.clone(),
-            Arc::clone(&keeper),
-            clock.clone(),
-            entropy,
-            shards.clone(),
-        );
-        let due = DueTimer::new(
-            database.clone(),
-            Arc::clone(&dispatcher),
-            shards.clone(),
-            clock.clone(),
-        );
-        let parking = ParkingParts {
-            database: database.clone(),
-            cache: cache.clone(),
-            circuits,
-            dispatcher,
-            shards,
-            clock: clock.clone(),
+        let driver = Driver {
+            clock: self.clock.clone(),
+            stalls: Stalls::default(),
         };
-        let recovery = Recovery::new(database.clone(), hint.clone());
-        let mut loops = vec![
-            every(&clock, (limits::WATERMARK_EVERY, STEP), None, keeping, keep),
-            every(
-                &clock,
-                (limits::WATERMARK_EVERY, LONG_STEP),
-                None,
-                recovery,
-                take_up,
-            ),
-            every(
-                &clock,
-                (limits::DUE_POLL, STEP),
-                Some(hint),
-                due,
-                look_for_due,
-            ),
-        ];
-        loops.extend(park(parking));
-        let house = HousekeepingParts {
-            database: database.clone(),
-            clock: clock.clone(),
-            entropy,
-            retention,
-        };
-        loops.extend(keep_house(&clock, house));
-        loops.extend(look_after(&clock, database, (cache, health), key_uses));
+        let mut loops = vec![self.keeping(&driver)];
+        if self.keeper.sending() == Sending::Here {
+            loops.extend(self.recovery_and_due(&driver));
+            loops.extend(self.parking(&driver));
+        }
+        loops.extend(self.house(&driver));
+        loops.extend(self.looking_after(&driver));
         loops
     }
-}
 
-/// The loops that nothing waits for.
-fn keep_house(clock: &Clock, parts: HousekeepingParts) -> [Loop; 2] {
-    let alarm = Alarm::new(parts.database.clone(), clock.clone());
-    let housekeeping = Housekeeping::new(parts);
-    [
-        every(
-            clock,
+    /// The loops that nothing waits for.
+    fn house(&self, driver: &Driver) -> [Loop; 2] {
+        let alarm = Alarm::new(self.database.clone(), self.clock.clone());
+        let housekeeping = Housekeeping::new(HousekeepingParts {
+            database: self.database.clone(),
+            clock: self.clock.clone(),
+            entropy: self.entropy,
+            retention: self.retention,
+        });
+        let (looks, alarms) = (
             (limits::HOUSEKEEPING_LOOK, LONG_STEP),
-            None,
-            housekeeping,
-            keep_the_house,
-        ),
-        every(clock, (limits::ALARM_EVERY, STEP), None, alarm, look),
-    ]
+            (limits::ALARM_EVERY, STEP),
+        );
+        [
+            driver.every("housekeeping", looks, None, housekeeping, keep_the_house),
+            driver.every("alarm", alarms, None, alarm, look),
+        ]
+    }
+
+    /// The loops that move no delivery.
+    fn looking_after(&self, driver: &Driver) -> [Loop; 2] {
+        let known = (self.cache.clone(), self.health.clone());
+        let uses = (self.key_uses.clone(), self.database.clone());
+        let (poll, minute) = ((limits::CONFIG_POLL, STEP), (limits::KEY_USE_EVERY, STEP));
+        [
+            driver.every("configuration", poll, None, known, refresh),
+            driver.every("use of keys", minute, None, uses, write_key_uses),
+        ]
+    }
+
+    fn keeping(&self, driver: &Driver) -> Loop {
+        let keeping = Keeping::new(KeepingParts {
+            database: self.database.clone(),
+            keeper: Arc::clone(&self.keeper),
+            clock: self.clock.clone(),
+            entropy: self.entropy,
+            shards: self.shards.clone(),
+            dispatcher: Arc::clone(&self.dispatcher),
+        });
+        let times = (limits::WATERMARK_EVERY, STEP);
+        driver.every("lease", times, None, keeping, keep)
+    }
+
+    fn recovery_and_due(&self, driver: &Driver) -> [Loop; 2] {
+        let recovery = Recovery::new(self.database.clone(), self.hint.clone());
+        let due = DueTimer::new(
+            self.database.clone(),
+            Arc::clone(&self.dispatcher),
+            self.shards.clone(),
+            self.clock.clone(),
+        );
+        let (hint, poll) = (Some(self.hint.clone()), (limits::DUE_POLL, STEP));
+        let times = (limits::WATERMARK_EVERY, LONG_STEP);
+        [
+            driver.every("recovery", times, None, recovery, take_up),
+            driver.every("due", poll, hint, due, look_for_due),
+        ]
+    }
+
+    /// The sweep over parked rows, and the refilling of lanes that run low.
+    fn parking(&self, driver: &Driver) -> [Loop; 2] {
+        let low = Some(self.dispatcher.low_hint());
+        let parking = Arc::new(Parking::new(ParkingParts {
+            database: self.database.clone(),
+            cache: self.cache.clone(),
+            circuits: Arc::clone(&self.circuits),
+            dispatcher: Arc::clone(&self.dispatcher),
+            shards: self.shards.clone(),
+            clock: self.clock.clone(),
+        }));
+        let sweeping = Arc::clone(&parking);
+        let (long, short) = ((limits::PARK_SWEEP, LONG_STEP), (limits::PARK_SWEEP, STEP));
+        [
+            driver.every("sweep", long, None, sweeping, sweep),
+            driver.every("drain", short, low, parking, refill),
+        ]
+    }
 }
 
-/// The loops that move no delivery.
-fn look_after(
-    clock: &Clock,
-    database: Database,
-    known: (ConfigCache, HealthCache),
-    key_uses: KeyUses,
-) -> [Loop; 2] {
-    [
-        every(clock, (limits::CONFIG_POLL, STEP), None, known, refresh),
-        every(
-            clock,
-            (limits::KEY_USE_EVERY, STEP),
-            None,
-            (key_uses, database),
-            write_key_uses,
-        ),
-    ]
+/// Drives the loops of a node, and tells when they do not get on.
+struct Driver {
+    clock: Clock,
+    stalls: Stalls,
 }
 
-/// The sweep over parked rows, and the refilling of lanes that run low.
-fn park(parts: ParkingParts) -> [Loop; 2] {
-    let clock = parts.clock.clone();
-    let low = parts.dispatcher.low_hint();
-    let parking = Arc::new(Parking::new(parts));
-    let sweeping = Arc::clone(&parking);
-    [
-        every(
-            &clock,
-            (limits::PARK_SWEEP, LONG_STEP),
-            None,
-            sweeping,
-            sweep,
-        ),
-        every(
-            &clock,
-            (limits::PARK_SWEEP, STEP),
-            Some(low),
-            parking,
-            refill,
-        ),
-    ]
-}
-
-/// A loop by the clock, on its own task: a long recovery must not keep the lease waiting.
-///
-/// A step that takes longer than `limit` is given up: its connection may be one that nobody answers on any more.
-fn every<T, F, S>(
-    clock: &Clock,
-    (period, limit): (Duration, Duration),
-    hint: Option<DueHint>,
-    state: impl Into<Arc<T>>,
-    step: F,
-) -> Loop
-where
-    T: Send + Sync + 'static,
-    F: Fn(Arc<T>) -> S + Send + Sync + 'static,
-    S: Future<Output = ()> + Send + 'static,
-{
-    let (clock, state) = (clock.clone(), state.into());
-    Loop::spawn(|stop| async move {
-        drive(
-            &clock,
-            period,
-            hint.as_ref().map(DueHint::listen),
-            &stop,
-            || {
+impl Driver {
+    /// A loop by the clock, on its own task: a long recovery must not keep the lease waiting.
+    ///
+    /// A step that takes longer than `limit` is given up: its connection may be one that nobody answers on any more.
+    fn every<T, F, S>(
+        &self,
+        name: &'static str,
+        (period, limit): (Duration, Duration),
+        hint: Option<DueHint>,
+        state: impl Into<Arc<T>>,
+        step: F,
+    ) -> Loop
+    where
+        T: Send + Sync + 'static,
+        F: Fn(Arc<T>) -> S + Send + Sync + 'static,
+        S: Future<Output = Result<(), DatabaseError>> + Send + 'static,
+    {
+        let (clock, stalls, state) = (self.clock.clone(), self.stalls.clone(), state.into());
+        Loop::spawn(|stop| async move {
+            let hint = hint.as_ref().map(DueHint::listen);
+            drive(&clock, period, hint, &stop, || {
                 let bounded = tokio::time::timeout(limit, step(Arc::clone(&state)));
+                let stalls = stalls.clone();
                 async move {
-                    if bounded.await.is_err() {
-                        tracing::warn!(?limit, "a step of a loop was given up");
+                    let failed: Box<dyn std::fmt::Display + Send> = match bounded.await {
+                        Ok(Ok(())) => return stalls.done(name),
+                        Ok(Err(error)) => Box::new(error),
+                        Err(given_up) => Box::new(given_up),
+                    };
+                    if period <= OFTEN {
+                        stalls.failed(name, &failed);
+                    } else {
+                        tracing::warn!(step = name, error = %failed, "a step of a loop failed");
                     }
                 }
-            },
-        )
-        .await;
-    })
+            })
+            .await;
+        })
+    }
 }
 
-async fn keep(keeping: Arc<Keeping>) {
-    keeping.run_once().await;
+async fn keep(keeping: Arc<Keeping>) -> Result<(), DatabaseError> {
+    keeping.step().await.map(drop)
 }
 
-async fn take_up(recovery: Arc<Recovery>) {
-    recovery.run_once().await;
+async fn take_up(recovery: Arc<Recovery>) -> Result<(), DatabaseError> {
+    recovery.step().await.map(drop)
 }
 
-async fn look_for_due(due: Arc<DueTimer>) {
-    due.run_once().await;
+async fn look_for_due(due: Arc<DueTimer>) -> Result<(), DatabaseError> {
+    due.step().await.map(drop)
 }
 
-async fn sweep(parking: Arc<Parking>) {
-    parking.run_once().await;
+async fn sweep(parking: Arc<Parking>) -> Result<(), DatabaseError> {
+    parking.step().await.map(drop)
 }
 
-async fn keep_the_house(housekeeping: Arc<Housekeeping>) {
-    housekeeping.run_once().await;
-}
-
-async fn look(alarm: Arc<Alarm>) {
-    alarm.run_once().await;
-}
-
-async fn refill(parking: Arc<Parking>) {
+async fn refill(parking: Arc<Parking>) -> Result<(), DatabaseError> {
     parking.refill().await;
+    Ok(())
 }
 
-async fn refresh(known: Arc<(ConfigCache, HealthCache)>) {
+async fn keep_the_house(housekeeping: Arc<Housekeeping>) -> Result<(), DatabaseError> {
+    housekeeping.run_once().await;
+    Ok(())
+}
+
+async fn look(alarm: Arc<Alarm>) -> Result<(), DatabaseError> {
+    alarm.run_once().await;
+    Ok(())
+}
+
+async fn refresh(known: Arc<(ConfigCache, HealthCache)>) -> Result<(), DatabaseError> {
     let (cache, health) = &*known;
-    if let Err(error) = cache.refresh().await {
-        tracing::warn!(%error, "the configuration could not be read");
-    }
-    if let Err(error) = health.refresh().await {
-        tracing::warn!(%error, "which endpoints are not well could not be read");
-    }
+    cache.refresh().await?;
+    health.refresh().await.map(drop)
 }
 
-async fn write_key_uses(state: Arc<(KeyUses, Database)>) {
+async fn write_key_uses(state: Arc<(KeyUses, Database)>) -> Result<(), DatabaseError> {
     let (key_uses, database) = &*state;
-    if let Err(error) = key_uses.run_once(database).await {
-        tracing::warn!(%error, "when keys were last used could not be written yet");
-    }
+    key_uses.run_once(database).await.map(drop)
 }

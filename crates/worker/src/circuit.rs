@@ -24,9 +24,9 @@ use posthorn_store::database::{Database, DatabaseError};
 use posthorn_store::entropy::Entropy;
 use posthorn_store::gone;
 use posthorn_store::health::{self, HealthCache, HealthSnapshot, Opening, Probed, SharedCircuit};
+use posthorn_store::shards::Shards;
 
 use crate::dispatch::Allowance;
-use crate::recover::Shards;
 
 /// Which endpoint.
 type Of = (TenantId, EndpointId);

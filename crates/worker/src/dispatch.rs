@@ -8,10 +8,12 @@
 //! changed. Where a rate lets the next request start is a moment that the dispatcher sleeps to.
 
 mod allowance;
+mod handover;
 mod item;
 mod lanes;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,7 +27,8 @@ use posthorn_store::due::DueHint;
 use posthorn_store::health::HealthSnapshot;
 use posthorn_store::pending::{Due, ParkedEndpoint};
 use posthorn_store::record::{DeliveryKey, Fact, Parked};
-use posthorn_store::stream::StreamKeeper;
+use posthorn_store::shards::Shards;
+use posthorn_store::stream::{Stream, StreamKeeper};
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -46,12 +49,15 @@ pub struct Dispatcher {
     wake: Notify,
     /// Rung when the parked rows in a lane run low while more lie in the database.
     low: DueHint,
+    /// Shards were given up, and what is queued of theirs was not let go of yet.
+    given_up: AtomicBool,
     /// Results that may still be unrecorded; no request starts without a place.
     places: Arc<Semaphore>,
     clock: Clock,
     cache: ConfigCache,
     circuits: Arc<Circuits>,
     keeper: Arc<StreamKeeper>,
+    shards: Shards,
 }
 
 impl Dispatcher {
@@ -62,16 +68,19 @@ impl Dispatcher {
         cache: ConfigCache,
         circuits: Arc<Circuits>,
         keeper: Arc<StreamKeeper>,
+        shards: Shards,
     ) -> Self {
         Self {
             lanes: Mutex::default(),
             wake: Notify::new(),
             low: DueHint::default(),
+            given_up: AtomicBool::new(false),
             places: Arc::new(Semaphore::new(limits::UNRECORDED)),
             clock,
             cache,
             circuits,
             keeper,
+            shards,
         }
     }
 
@@ -91,6 +100,7 @@ impl Dispatcher {
         let mut look_at = self.clock.monotonic() + TICK;
         let mut pause = TICK;
         let mut version = None;
+        let mut stream = self.keeper.present();
         while !stop.is_cancelled() {
             tokio::select! {
                 biased;
@@ -102,6 +112,10 @@ impl Dispatcher {
             self.allow(&mut version);
             for event in arrived.drain(..) {
                 self.take(Arc::new(event), &recorder).await;
+            }
+            self.forget_closed(&mut stream);
+            if self.given_up.swap(false, Ordering::AcqRel) {
+                self.let_go(&recorder).await;
             }
             pause = self.start(&sender);
             self.park_evicted(&recorder).await;
@@ -118,8 +132,14 @@ impl Dispatcher {
         self.finish(&recorder, &mut fresh).await;
     }
 
-    /// Queues the deliveries of a fresh event; what does not fit goes to `pending`.
+    /// Queues the deliveries of a fresh event; what does not fit, or is another node's, goes to `pending`.
     async fn take(&self, event: Arc<FreshEvent>, recorder: &Recorder) {
+        // A stream that another node closed is recovery's, with all that was not sent.
+        if event.stream.is_closed() {
+            return;
+        }
+        let mut elsewhere = self.elsewhere(&event);
+        elsewhere.extend(&event.handed_over);
         let refused: Vec<_> = {
             let now = self.clock.monotonic();
             let known = self.known();
@@ -127,6 +147,7 @@ impl Dispatcher {
             let items = event
                 .endpoints
                 .iter()
+                .filter(|endpoint| !elsewhere.contains(endpoint))
                 .map(|endpoint| Item::Fresh(Arc::clone(&event), *endpoint));
             items
                 .filter_map(|item| {
@@ -139,10 +160,18 @@ impl Dispatcher {
         };
         for (item, why) in refused {
             match why {
-                Refusal::Park(why) => recorder.record(self.parked(&item, why, false)).await,
+                Refusal::Park(why) => {
+                    let parked = self.parked(&item, why, false);
+                    recorder.record(parked.unheld()).await;
+                }
                 // The same delivery came back through `pending` already; that one is sent.
                 Refusal::Held => event.resolved(1),
             }
+        }
+        for endpoint in elsewhere {
+            let item = Item::Fresh(Arc::clone(&event), endpoint);
+            let parked = self.parked(&item, Why::Handover, true);
+            recorder.record(parked.unheld()).await;
         }
     }
 
@@ -280,6 +309,20 @@ impl Dispatcher {
         self.wake.notify_one();
     }
 
+    /// Forgets the fresh deliveries of a stream that was closed, once the next is open: recovery has them by now, and a
+    /// delivery that this node holds it does not take from `pending`.
+    fn forget_closed(&self, known: &mut Option<Arc<Stream>>) {
+        let present = self.keeper.present();
+        if present.as_ref().map(|stream| stream.id()) == known.as_ref().map(|stream| stream.id()) {
+            return;
+        }
+        *known = present;
+        let mut lanes = self.lanes();
+        for item in lanes.closed() {
+            lanes.recorded(item.key());
+        }
+    }
+
     /// Starts requests while there is a slot, a place for the result, and a live lease. Answers how long it is until there may
     /// be more to start, or to look after.
     fn start(&self, sender: &Arc<Sender>) -> Duration {
@@ -372,6 +415,7 @@ impl Dispatcher {
             },
             fresh,
             place: None,
+            held: true,
         }
     }
 
@@ -389,8 +433,8 @@ impl Dispatcher {
         while let Some(event) = fresh.recv().await {
             self.take(Arc::new(event), recorder).await;
         }
-        let queued = self.lanes().drain();
-        for item in queued.iter().filter(|item| matches!(item, Item::Fresh(..))) {
+        let queued = self.drain();
+        for item in queued.iter().filter(|item| !is_row(item)) {
             recorder
                 .record(self.parked(item, Why::Handover, true))
                 .await;
@@ -404,12 +448,26 @@ impl Dispatcher {
         }
     }
 
+    /// Takes out everything that is queued. Rows of `pending` lie there as they are, and are held no longer.
+    fn drain(&self) -> Vec<Item> {
+        let mut lanes = self.lanes();
+        let queued = lanes.drain();
+        for item in queued.iter().filter(|item| is_row(item)) {
+            lanes.recorded(item.key());
+        }
+        queued
+    }
+
     /// Requests under way, and deliveries held, for the metrics.
     #[must_use]
     pub fn load(&self) -> (usize, usize) {
         let lanes = self.lanes();
         (lanes.in_flight(), lanes.held())
     }
+}
+
+const fn is_row(item: &Item) -> bool {
+    matches!(item, Item::Pending(_) | Item::Probe(_))
 }
 
 /// What is known of endpoints at a moment.

@@ -19,6 +19,7 @@ mod record;
 mod recover;
 mod retry;
 mod send;
+mod stall;
 
 pub use self::alarm::Alarm;
 pub use self::assemble::{Worker, WorkerParts};
@@ -28,6 +29,6 @@ pub use self::expire::Expiry;
 pub use self::housekeeping::{Housekeeping, HousekeepingParts, Kept, Round};
 pub use self::park::{Parking, ParkingParts};
 pub use self::record::{RecordLoop, Recorder, Unrecorded};
-pub use self::recover::{Keeping, Recovery, Shards, Tally};
+pub use self::recover::{Keeping, KeepingParts, Recovery, Tally};
 pub use self::retry::DueTimer;
 pub use self::send::{LoadLoop, Loader, Sender, SenderParts};

@@ -19,13 +19,13 @@ use posthorn_store::clock::Clock;
 use posthorn_store::configuration::ConfigCache;
 use posthorn_store::database::{Database, DatabaseError};
 use posthorn_store::pending::{self, ParkedEndpoint};
+use posthorn_store::shards::Shards;
 
 use self::drains::Drains;
 use self::probes::Probes;
 use self::walk::Walk;
 use crate::circuit::{self, Circuits};
 use crate::dispatch::Dispatcher;
-use crate::recover::Shards;
 
 /// What parking needs.
 pub struct ParkingParts {
@@ -83,12 +83,23 @@ impl Parking {
 
     /// One sweep. Answers how many rows it ended or queued.
     pub async fn run_once(&self) -> u64 {
-        self.drains().forget_old(self.clock.monotonic());
+        self.step().await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "parked deliveries could not be looked for");
+            0
+        })
+    }
+
+    /// The same, for a loop that tells itself what goes wrong.
+    pub(crate) async fn step(&self) -> Result<u64, DatabaseError> {
+        self.drains()
+            .forget_old(self.clock.monotonic(), |endpoint| {
+                self.shards.owns(endpoint)
+            });
         let health = self.circuits.health();
         self.probes()
             .forget_unless(|endpoint| health.knows(endpoint));
         let mut moved = 0;
-        for of in self.listed().await {
+        for of in self.listed().await? {
             match self.sweep(of).await {
                 Ok(rows) => moved += rows,
                 Err(error) => {
@@ -96,7 +107,7 @@ impl Parking {
                 }
             }
         }
-        moved
+        Ok(moved)
     }
 
     /// Brings more parked rows to the lanes that run low. Answers how many.
@@ -118,28 +129,21 @@ impl Parking {
     }
 
     /// The next endpoints with parked rows: each sweep goes on where the last one stopped.
-    async fn listed(&self) -> Vec<ParkedEndpoint> {
+    async fn listed(&self) -> Result<Vec<ParkedEndpoint>, DatabaseError> {
         let shards = self.shards.owned();
         if shards.is_empty() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let from = self.walk().begin(&shards);
-        let listed = pending::parked_endpoints(
+        let parked = pending::parked_endpoints(
             &self.database,
             &from,
             limits::PARK_SWEEP_PER_SHARD,
             limits::PARK_SWEEP_ENDPOINTS,
-        );
-        match listed.await {
-            Ok(parked) => {
-                self.walk().advance(&from, &parked);
-                parked
-            }
-            Err(error) => {
-                tracing::warn!(%error, "parked deliveries could not be looked for");
-                Vec::new()
-            }
-        }
+        )
+        .await?;
+        self.walk().advance(&from, &parked);
+        Ok(parked)
     }
 
     fn walk(&self) -> MutexGuard<'_, Walk> {
@@ -155,10 +159,7 @@ impl Parking {
         let entry = snapshot.endpoint(of.tenant, of.endpoint);
         entry.is_some_and(|entry| entry.state == EndpointState::Enabled)
             && self.circuits.parked((of.tenant, of.endpoint)) == circuit::Parked::Drain
-            && self
-                .shards
-                .owned()
-                .contains(&i16::from(of.endpoint.shard()))
+            && self.shards.owns(of.endpoint)
     }
 
     async fn sweep(&self, of: ParkedEndpoint) -> Result<u64, DatabaseError> {

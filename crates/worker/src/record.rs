@@ -26,6 +26,19 @@ pub struct Unrecorded {
     pub fresh: Option<Arc<FreshEvent>>,
     /// Its place among the unrecorded, given back when it is recorded.
     pub place: Option<OwnedSemaphorePermit>,
+    /// Whether the dispatcher holds the delivery because of this, and may take it again once it is recorded.
+    pub held: bool,
+}
+
+impl Unrecorded {
+    /// The same of a delivery that the dispatcher does not hold, or holds by a row of `pending` that came before.
+    #[must_use]
+    pub fn unheld(self) -> Self {
+        Self {
+            held: false,
+            ..self
+        }
+    }
 }
 
 /// The way to the recorder. Cheap to clone.
@@ -115,16 +128,25 @@ impl RecordLoop {
         stop: &CancellationToken,
     ) -> Option<Result<(), RecordError>> {
         let mut give_up_at = None;
+        let mut told = false;
         loop {
             match self.writer.record(facts).await {
-                Err(error @ RecordError::Unknown(_)) => {
+                // Once: it may be the database that is away, and this is asked five times a second.
+                Err(error @ RecordError::Unknown(_)) if !told => {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
                         rows = facts.len(),
                         "results are not on record yet"
                     );
+                    told = true;
                 }
-                done => return Some(done),
+                Err(RecordError::Unknown(_)) => {}
+                done => {
+                    if told {
+                        tracing::info!(rows = facts.len(), "results are on record again");
+                    }
+                    return Some(done);
+                }
             }
             if stop.is_cancelled() {
                 let at = *give_up_at
@@ -156,9 +178,9 @@ impl RecordLoop {
         }
         // Its id stays open: the delivery is found again by recovery, at worst as a duplicate.
         metrics::counter!("posthorn_results_refused_total").increment(1);
-        let key = result.fact.key();
+        let key = result.held.then(|| result.fact.key());
         drop(result);
-        self.dispatcher.recorded(std::iter::once(key));
+        self.dispatcher.recorded(key.into_iter());
         true
     }
 
@@ -174,8 +196,9 @@ impl RecordLoop {
             // Before the dispatcher is woken, which looks for places.
             result.place = None;
         }
+        let held = batch.iter().filter(|result| result.held);
         self.dispatcher
-            .recorded(batch.iter().map(|result| result.fact.key()));
+            .recorded(held.map(|result| result.fact.key()));
     }
 }
 

@@ -1,72 +1,22 @@
 //! Recover: this node's lease, and what becomes of streams that nobody renews.
 //!
 //! [`Keeping`] renews the lease with the watermark, takes the database's time, closes streams that were seen lapsed at two
-//! renewals in a row, and takes up shards that nobody alive owns. [`Recovery`] writes what closed streams left open into
-//! `pending`; it is a loop of its own, since it may take longer than a lease lives.
+//! renewals in a row, and keeps this node's part of the shards: takes free ones, gives back what is more. [`Recovery`]
+//! writes what closed streams left open into `pending`; it is a loop of its own, since it may take longer than a lease lives.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arc_swap::ArcSwap;
-use posthorn_domain::id::EndpointId;
 use posthorn_store::clock::Clock;
 use posthorn_store::database::{Database, DatabaseError};
 use posthorn_store::due::DueHint;
 use posthorn_store::entropy::Entropy;
 use posthorn_store::lease::{self, Renewal};
 use posthorn_store::recover;
+use posthorn_store::shards::{self, Shards, Share};
 use posthorn_store::stream::StreamKeeper;
 
-/// The shards that this node owns. Cheap to clone.
-#[derive(Clone)]
-pub struct Shards {
-    keeper: Arc<StreamKeeper>,
-    claimed: Arc<ArcSwap<Claimed>>,
-}
-
-/// What was claimed, and by which stream: a stream that another node closed owns nothing any more, whoever has opened the
-/// next one meanwhile.
-#[derive(Default)]
-struct Claimed {
-    stream: Option<i64>,
-    shards: Arc<Vec<i16>>,
-}
-
-impl Shards {
-    /// None yet.
-    #[must_use]
-    pub fn new(keeper: Arc<StreamKeeper>) -> Self {
-        Self {
-            keeper,
-            claimed: Arc::default(),
-        }
-    }
-
-    /// The shards that the present stream owned at its last renewal.
-    #[must_use]
-    pub fn owned(&self) -> Arc<Vec<i16>> {
-        let claimed = self.claimed.load();
-        let present = self.keeper.present().map(|stream| stream.id());
-        if claimed.stream == present {
-            Arc::clone(&claimed.shards)
-        } else {
-            Arc::default()
-        }
-    }
-
-    /// Whether the pending rows of this endpoint are this node's to send.
-    #[must_use]
-    pub fn owns(&self, endpoint: EndpointId) -> bool {
-        self.owned().contains(&i16::from(endpoint.shard()))
-    }
-
-    fn set(&self, stream: i64, shards: Vec<i16>) {
-        self.claimed.store(Arc::new(Claimed {
-            stream: Some(stream),
-            shards: Arc::new(shards),
-        }));
-    }
-}
+use crate::dispatch::Dispatcher;
 
 /// What one step did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,6 +27,22 @@ pub struct Tally {
     pub closed: usize,
 }
 
+/// What keeping needs.
+pub struct KeepingParts {
+    /// Leases and shards.
+    pub database: Database,
+    /// This node's stream.
+    pub keeper: Arc<StreamKeeper>,
+    /// Told the database's time.
+    pub clock: Clock,
+    /// For watermarks.
+    pub entropy: Entropy,
+    /// Told what this node owns.
+    pub shards: Shards,
+    /// Knows what is under way of a shard that is given back.
+    pub dispatcher: Arc<Dispatcher>,
+}
+
 /// Keeps this node's stream alive, and closes streams that nobody renews.
 pub struct Keeping {
     database: Database,
@@ -84,6 +50,7 @@ pub struct Keeping {
     clock: Clock,
     entropy: Entropy,
     shards: Shards,
+    dispatcher: Arc<Dispatcher>,
     /// Streams that the last renewal saw lapsed.
     suspects: Mutex<HashSet<i64>>,
 }
@@ -91,19 +58,22 @@ pub struct Keeping {
 impl Keeping {
     /// Nothing is suspected yet.
     #[must_use]
-    pub fn new(
-        database: Database,
-        keeper: Arc<StreamKeeper>,
-        clock: Clock,
-        entropy: Entropy,
-        shards: Shards,
-    ) -> Self {
+    pub fn new(parts: KeepingParts) -> Self {
+        let KeepingParts {
+            database,
+            keeper,
+            clock,
+            entropy,
+            shards,
+            dispatcher,
+        } = parts;
         Self {
             database,
             keeper,
             clock,
             entropy,
             shards,
+            dispatcher,
             suspects: Mutex::default(),
         }
     }
@@ -119,7 +89,8 @@ impl Keeping {
         }
     }
 
-    async fn step(&self) -> Result<Tally, DatabaseError> {
+    /// One step, for a loop that tells itself what goes wrong.
+    pub(crate) async fn step(&self) -> Result<Tally, DatabaseError> {
         let Some(renewal) = self.renew().await? else {
             return Ok(Tally::default());
         };
@@ -133,7 +104,7 @@ impl Keeping {
                 tally.closed += 1;
             }
         }
-        self.claim().await?;
+        self.share().await?;
         Ok(tally)
     }
 
@@ -146,7 +117,13 @@ impl Keeping {
             .open()
             .watermark(self.clock.now(), self.entropy.bytes());
         let began = self.clock.monotonic();
-        let renewal = lease::renew(&self.database, stream.id(), watermark).await?;
+        let renewal = lease::renew(
+            &self.database,
+            stream.id(),
+            watermark,
+            self.keeper.sending(),
+        )
+        .await?;
         if !renewal.open {
             tracing::warn!(stream = stream.id(), "another node closed this stream");
             self.keeper.reopen(Some(&stream)).await?;
@@ -169,12 +146,25 @@ impl Keeping {
         confirmed
     }
 
-    async fn claim(&self) -> Result<(), DatabaseError> {
+    /// Takes free shards up to this node's part. What it owns beyond that it stops sending at once, and gives back shard by
+    /// shard when nothing of one is held any more.
+    async fn share(&self) -> Result<(), DatabaseError> {
         let Some(stream) = self.keeper.present() else {
             return Ok(());
         };
-        let shards = lease::claim_shards(&self.database, stream.id()).await?;
-        self.shards.set(stream.id(), shards);
+        let Share { mut owned, part } = shards::take(&self.database, stream.id()).await?;
+        let surplus = owned.split_off(part.min(owned.len()));
+        if self.shards.keep(stream.id(), owned) {
+            self.dispatcher.shards_given_up();
+        }
+        if surplus.is_empty() {
+            return Ok(());
+        }
+        let quiet = self.dispatcher.quiet(&surplus);
+        if !quiet.is_empty() {
+            shards::give_back(&self.database, stream.id(), &quiet).await?;
+            tracing::debug!(shards = quiet.len(), "gave shards back");
+        }
         Ok(())
     }
 }
@@ -203,7 +193,8 @@ impl Recovery {
         }
     }
 
-    async fn step(&self) -> Result<usize, DatabaseError> {
+    /// The same, for a loop that tells itself what goes wrong.
+    pub(crate) async fn step(&self) -> Result<usize, DatabaseError> {
         let closed = lease::to_recover(&self.database).await?;
         for stream in &closed {
             let rows = recover::recover(&self.database, *stream).await?;

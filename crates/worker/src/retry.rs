@@ -14,12 +14,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use posthorn_domain::limits;
 use posthorn_store::clock::Clock;
-use posthorn_store::database::Database;
+use posthorn_store::database::{Database, DatabaseError};
 use posthorn_store::pending::{self, Due};
+use posthorn_store::shards::Shards;
 
 use self::cursors::Cursors;
 use crate::dispatch::Dispatcher;
-use crate::recover::Shards;
 
 /// The due timer.
 pub struct DueTimer {
@@ -51,22 +51,30 @@ impl DueTimer {
 
     /// Scans until everything that is due was seen. Answers how many rows were due, new to this node's queues or not.
     pub async fn run_once(&self) -> usize {
+        self.step().await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "due deliveries could not be looked for");
+            0
+        })
+    }
+
+    /// The same, for a loop that tells itself what goes wrong.
+    pub(crate) async fn step(&self) -> Result<usize, DatabaseError> {
         let mut seen = 0;
         for _ in 0..limits::DUE_SCANS {
-            let (rows, more) = self.scan().await;
+            let (rows, more) = self.scan().await?;
             seen += rows;
             if !more {
                 break;
             }
         }
-        seen
+        Ok(seen)
     }
 
     /// One scan: how many rows it found, and whether there may be more.
-    async fn scan(&self) -> (usize, bool) {
+    async fn scan(&self) -> Result<(usize, bool), DatabaseError> {
         let shards = self.shards.owned();
         if shards.is_empty() {
-            return (0, false);
+            return Ok((0, false));
         }
         let from = self.cursors().begin(&shards, self.clock.monotonic());
         let found = pending::scan(
@@ -75,16 +83,9 @@ impl DueTimer {
             limits::DUE_ROWS_PER_SHARD,
             limits::DUE_ROWS,
         );
-        let due = match found.await {
-            Ok(due) => due,
-            Err(error) => {
-                tracing::warn!(%error, "due deliveries could not be looked for");
-                self.cursors().forget();
-                return (0, false);
-            }
-        };
+        let due = found.await.inspect_err(|_| self.cursors().forget())?;
         self.offer(&due).await;
-        (due.len(), self.cursors().advance(&due))
+        Ok((due.len(), self.cursors().advance(&due)))
     }
 
     fn cursors(&self) -> MutexGuard<'_, Cursors> {

@@ -24,13 +24,13 @@ use posthorn_store::pending::{self, Due, Load, ParkedEndpoint};
 use posthorn_store::record::{
     Attempt, AttemptError, Consequence, DeliveryKey, Fact, KeptResponse, Retry, Source,
 };
+use posthorn_store::shards::Shards;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::request::Content;
 use crate::circuit::{Attempted, Circuits};
 use crate::dispatch::{Dispatcher, Item};
 use crate::record::{Recorder, Unrecorded};
-use crate::recover::Shards;
 
 pub use self::load::{LoadLoop, Loader};
 
@@ -129,6 +129,10 @@ impl Sender {
         let snapshot = self.cache.snapshot();
         let entry = snapshot.endpoint(key.tenant, key.endpoint);
         let result = match (entry, self.shut(&item)) {
+            // Only the owner of its shard sends to a strict endpoint; who that is may have changed since it was queued.
+            (Some(entry), _) if entry.is_strict() && !self.shards.owns(key.endpoint) => {
+                self.hand_over(&item)
+            }
             (Some(_), Some(why)) => self.set_aside(&item, why).await,
             (Some(entry), None) => match self.prepare(&item, entry).await {
                 Some(prepared) if self.admitted(key, entry).await => {
@@ -152,6 +156,7 @@ impl Sender {
                         fact,
                         fresh,
                         place: Some(place),
+                        held: true,
                     })
                     .await;
             }
@@ -253,6 +258,15 @@ impl Sender {
             tracing::warn!(%error, "a delivery whose end has come could not be moved");
         }
         None
+    }
+
+    /// Another node sends it: a fresh delivery goes to `pending`, due at once; a row lies there.
+    fn hand_over(&self, item: &Item) -> Option<Fact> {
+        match item {
+            Item::Fresh(event, _) if event.stream.is_closed() => None,
+            Item::Fresh(..) => Some(self.dispatcher.parked(item, Why::Handover, true).fact),
+            Item::Pending(_) | Item::Probe(_) => None,
+        }
     }
 
     /// The endpoint is not to be sent to now: a fresh delivery goes to `pending`, a row is parked with its siblings.

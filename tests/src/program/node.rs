@@ -33,18 +33,20 @@ const LAST_WORDS: usize = 60;
 /// A running node; it ends when dropped.
 pub struct Node {
     inner: Arc<Inner>,
+    roles: &'static str,
     address: SocketAddr,
     log: PathBuf,
     child: Child,
 }
 
 impl Node {
-    pub(super) async fn start(inner: Arc<Inner>) -> Self {
+    pub(super) async fn start(inner: Arc<Inner>, roles: &'static str) -> Self {
         let address = free_address();
         let log = inner.folder.join(format!("node-{}.log", address.port()));
-        let child = spawn(&inner, address, &log);
+        let child = spawn(&inner, roles, address, &log);
         let mut node = Self {
             inner,
+            roles,
             address,
             log,
             child,
@@ -55,7 +57,7 @@ impl Node {
 
     /// Starts a node in place of one that ended, on the same port, without waiting for it.
     pub fn start_again(&mut self) {
-        self.child = spawn(&self.inner, self.address, &self.log);
+        self.child = spawn(&self.inner, self.roles, self.address, &self.log);
     }
 
     /// Waits until it is ready.
@@ -163,10 +165,10 @@ impl Drop for Node {
     }
 }
 
-fn spawn(inner: &Inner, address: SocketAddr, log: &PathBuf) -> Child {
+fn spawn(inner: &Inner, roles: &str, address: SocketAddr, log: &PathBuf) -> Child {
     let log = File::options().create(true).append(true).open(log).unwrap();
     inner
-        .command(&["serve", "--listen", &address.to_string()])
+        .command(&["serve", "--listen", &address.to_string(), "--roles", roles])
         .stdout(log.try_clone().unwrap())
         .stderr(log)
         .spawn()

@@ -8,7 +8,7 @@ use posthorn_store::pending::Due;
 use posthorn_store::read::event;
 use posthorn_store::record::DeliveryKey;
 use posthorn_store::scope::TenantScope;
-use posthorn_store::{lease, pending};
+use posthorn_store::{lease, pending, shards};
 use posthorn_tests::engine::{AMPLE, Node, Parts, Runs};
 use posthorn_tests::receiver::{Reply, Script};
 use posthorn_tests::wait::until;
@@ -403,12 +403,13 @@ async fn engine_nodes_that_start_together_share_no_shard() {
     for _ in 0..20 {
         scene.rows.run("UPDATE shards SET owner = NULL").await;
         let (first, second) = tokio::join!(
-            lease::claim_shards(&one.database, streams[0]),
-            lease::claim_shards(&two.database, streams[1])
+            shards::take(&one.database, streams[0]),
+            shards::take(&two.database, streams[1])
         );
-        let second = second.unwrap();
+        let second = second.unwrap().owned;
         shared += first
             .unwrap()
+            .owned
             .iter()
             .filter(|shard| second.contains(shard))
             .count();

@@ -381,6 +381,7 @@ async fn engine_record_keeps_the_siblings_of_a_row_that_the_database_refuses() {
             fact,
             fresh: None,
             place: None,
+            held: true,
         };
         recorder.record(unrecorded).await;
     }

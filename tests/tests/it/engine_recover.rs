@@ -2,7 +2,7 @@
 
 use posthorn_domain::id::EventId;
 use posthorn_store::recover::recover;
-use posthorn_store::{lease, oracle};
+use posthorn_store::{oracle, shards};
 use posthorn_tests::engine::{AMPLE, Node, Runs};
 use posthorn_tests::receiver::Reply;
 use posthorn_tests::rows::delivery;
@@ -302,8 +302,8 @@ async fn engine_recover_gives_a_dead_nodes_shards_to_a_live_one() {
     // The other's lease lapsed with it, and may be renewed.
     live.keeping.run_once().await;
     let stream = live.keeper.present().unwrap().id();
-    let owned = lease::claim_shards(&live.database, stream).await.unwrap();
-    assert_eq!(owned.len(), 256);
+    let share = shards::take(&live.database, stream).await.unwrap();
+    assert_eq!(share.owned.len(), 256);
 }
 
 /// INV-2: ids never go back, not even when the database's clock is set back between two leases.

@@ -5,6 +5,7 @@
 
 mod load;
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use posthorn_tests::cluster::Cluster;
@@ -16,6 +17,7 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use serde_json::json;
 
+use crate::engine_homes::most_in_a_second;
 use crate::stage::{AMPLE, Stage};
 use load::Load;
 
@@ -260,4 +262,61 @@ async fn a_node_that_slept_past_its_lease_overwrites_nothing_and_goes_on_in_a_ne
         .await;
     assert_eq!(streams, ["open", "open", "recovered"]);
     assert_eq!(stage.installation.complaints().await, [] as [String; 0]);
+}
+
+/// D27, D16, INV-6: the home of an endpoint with a rate is killed; another takes its place, nothing is lost, and the rate holds
+/// but for what was out already.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rate_holds_though_the_node_that_keeps_it_is_killed() {
+    const EVENTS: usize = 60;
+    let stage = Stage::set().await;
+    let url = stage.receiver.url("/limited");
+    let limit = json!({ "per_second": 10, "burst": 1 });
+    let fields = json!({ "url": url, "rate_limit": limit });
+    stage.api.endpoint(&fields).await;
+    let mut nodes = vec![
+        stage.installation.serve().await,
+        stage.installation.serve().await,
+    ];
+    let settled = "SELECT count(*)::text FROM shards WHERE owner IS NOT NULL GROUP BY owner";
+    until("the shards to be shared", AMPLE, async || {
+        (stage.installation.query(settled).await.len() == 3).then_some(())
+    })
+    .await;
+    let callers: Vec<_> = nodes
+        .iter()
+        .map(|node| stage.api.through(node.address()))
+        .chain([stage.api.clone()])
+        .collect();
+    for (_, caller) in (0..EVENTS).zip(callers.iter().cycle()) {
+        caller.submit("a.b", b"1").await;
+    }
+    stage.arrived("/limited", 10).await;
+    let home = "SELECT name FROM nodes JOIN shards ON owner = stream
+                WHERE shard = (SELECT get_byte(uuid_send(id), 15) FROM endpoints)";
+    let home = stage.installation.query(home).await;
+    nodes.push(stage.node);
+    let is_home = |port: u16| home.iter().any(|name| name.ends_with(&port.to_string()));
+    for node in nodes
+        .iter_mut()
+        .filter(|node| is_home(node.address().port()))
+    {
+        node.kill().await;
+    }
+    until("every event to arrive", ARRIVAL, async || {
+        let ids = stage
+            .receiver
+            .map(|request| request.header("webhook-id").map(str::to_owned));
+        let ids: HashSet<_> = ids.into_iter().collect();
+        (ids.len() == EVENTS).then_some(())
+    })
+    .await;
+    let requests = stage.receiver.requests();
+    // What was out when it was killed, and what its successor's bucket holds, are one each.
+    assert!(
+        most_in_a_second(&requests) <= 12,
+        "{}",
+        most_in_a_second(&requests)
+    );
+    assert!(requests.len() <= EVENTS + 16, "{}", requests.len());
 }

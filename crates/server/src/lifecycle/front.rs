@@ -75,7 +75,8 @@ async fn livez() -> &'static str {
 async fn readyz(State(front): State<Front>) -> Response {
     let reasons = front.readiness.reasons().await;
     if reasons.is_empty() {
-        return axum::Json(json!({ "status": "ready" })).into_response();
+        let ready = json!({ "status": "ready", "roles": front.readiness.roles() });
+        return axum::Json(ready).into_response();
     }
     let body = axum::Json(json!({ "status": "not_ready", "reasons": reasons }));
     (StatusCode::SERVICE_UNAVAILABLE, body).into_response()

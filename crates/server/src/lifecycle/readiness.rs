@@ -1,9 +1,10 @@
 //! Whether this node should be sent requests, and if not, why.
 //!
-//! A node whose stream is not open, or whose lease lapsed, accepts nothing and sends nothing, so it is not ready.
+//! A node whose stream is not open, or whose lease lapsed, does nothing of what its roles say, so it is not ready.
 //!
 //! Looks at the database at most once a second, however often it is asked, and never for longer than two.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,8 @@ use posthorn_store::clock::Clock;
 use posthorn_store::migrate::{self, Login};
 use posthorn_store::stream::{LeaseState, StreamKeeper};
 use serde::Serialize;
+
+use crate::settings::Role;
 
 /// For how long an answer of the database is repeated.
 const FRESH: Duration = Duration::from_secs(1);
@@ -39,7 +42,7 @@ struct Inner {
     clock: Clock,
     phase: Mutex<Phase>,
     login: Mutex<Option<Login>>,
-    keeper: OnceLock<Arc<StreamKeeper>>,
+    engine: OnceLock<(Arc<StreamKeeper>, BTreeSet<Role>)>,
     last: tokio::sync::Mutex<Option<(Instant, Vec<Reason>)>>,
 }
 
@@ -56,7 +59,7 @@ impl Readiness {
             clock,
             phase: Mutex::new(Phase::Starting),
             login: Mutex::new(None),
-            keeper: OnceLock::new(),
+            engine: OnceLock::new(),
             last: tokio::sync::Mutex::new(None),
         };
         Self {
@@ -73,10 +76,21 @@ impl Readiness {
             .unwrap_or_else(PoisonError::into_inner) = Some(login);
     }
 
-    /// From here on the engine's lease is looked at, too.
-    pub(super) fn follow(&self, keeper: Arc<StreamKeeper>) {
+    /// From here on the engine's lease is looked at, too; the roles say what the node does while it is held.
+    pub(super) fn follow(&self, keeper: Arc<StreamKeeper>, roles: BTreeSet<Role>) {
         // The engine is started once.
-        let _ = self.inner.keeper.set(keeper);
+        let _ = self.inner.engine.set((keeper, roles));
+    }
+
+    /// What the node does, once it runs.
+    pub(super) fn roles(&self) -> Vec<&'static str> {
+        let engine = self.inner.engine.get();
+        let roles = engine.map(|(_, roles)| roles.iter());
+        roles
+            .into_iter()
+            .flatten()
+            .map(|role| role.as_str())
+            .collect()
     }
 
     pub(super) fn running(&self) {
@@ -109,11 +123,12 @@ impl Readiness {
             return own.into_iter().collect();
         }
         let of_the_database = self.of_the_database().await;
-        let lease = self.inner.keeper.get().map(|keeper| keeper.lease());
+        let engine = self.inner.engine.get();
+        let lease = engine.and_then(|(keeper, roles)| missing_of(keeper.lease(), roles));
         // The database comes first: a lease that lapsed is often only what follows from it.
         own.into_iter()
             .chain(of_the_database)
-            .chain(lease.and_then(missing_of))
+            .chain(lease)
             .collect()
     }
 
@@ -165,22 +180,17 @@ async fn look(login: &Login) -> Vec<Reason> {
     }
 }
 
-/// What is missing of the lease; nothing while it is held.
-fn missing_of(lease: LeaseState) -> Option<Reason> {
-    let (code, detail) = match lease {
+/// What is missing of the lease, and what a node of these roles does not do for it; nothing while it is held.
+fn missing_of(lease: LeaseState, roles: &BTreeSet<Role>) -> Option<Reason> {
+    let (code, missing) = match lease {
         LeaseState::Held => return None,
-        LeaseState::Lapsed => (
-            "lease_lapsed",
-            "the node's lease could not be renewed, so it accepts and sends nothing",
-        ),
-        LeaseState::NoStream => (
-            "stream_closed",
-            "the node has no open stream, so it accepts and sends nothing",
-        ),
+        LeaseState::Lapsed => ("lease_lapsed", "the node's lease could not be renewed"),
+        LeaseState::NoStream => ("stream_closed", "the node has no open stream"),
     };
+    let doing = Role::doing(roles);
     Some(Reason {
         code,
-        detail: detail.to_owned(),
+        detail: format!("{missing}, so it {doing} nothing"),
     })
 }
 
@@ -240,12 +250,21 @@ mod tests {
 
     #[test]
     fn a_node_without_its_lease_is_not_ready_and_says_so() {
-        assert_eq!(missing_of(LeaseState::Held), None);
-        assert_eq!(missing_of(LeaseState::Lapsed).unwrap().code, "lease_lapsed");
-        assert_eq!(
-            missing_of(LeaseState::NoStream).unwrap().code,
-            "stream_closed"
-        );
+        let missing = |lease| missing_of(lease, &Role::ALL.into());
+        assert_eq!(missing(LeaseState::Held), None);
+        assert_eq!(missing(LeaseState::Lapsed).unwrap().code, "lease_lapsed");
+        assert_eq!(missing(LeaseState::NoStream).unwrap().code, "stream_closed");
+    }
+
+    #[test]
+    fn a_node_says_what_of_its_roles_it_does_not_do() {
+        let detail = |role| {
+            missing_of(LeaseState::Lapsed, &[role].into())
+                .unwrap()
+                .detail
+        };
+        assert!(detail(Role::Api).ends_with("so it accepts nothing"));
+        assert!(detail(Role::Worker).ends_with("so it sends nothing"));
     }
 
     #[test]

@@ -252,6 +252,8 @@ fn roles(text: &str) -> Result<std::collections::BTreeSet<Role>, String> {
         .collect::<Result<_, _>>()?;
     if roles.is_empty() {
         Err("names no role: api, worker, console".to_owned())
+    } else if roles.contains(&Role::Console) && !roles.contains(&Role::Api) {
+        Err("console without api: the console's pages call the API of their own address".to_owned())
     } else {
         Ok(roles)
     }

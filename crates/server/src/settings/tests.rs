@@ -116,6 +116,23 @@ fn the_environment_wins_over_the_file_and_flags_win_over_both() {
 }
 
 #[test]
+fn every_combination_of_roles_is_taken_that_makes_a_whole() {
+    let with = |roles| read_with_base(&[("POSTHORN_ROLES", roles)]);
+    for roles in [
+        "api",
+        "worker",
+        "api,worker",
+        "api,console",
+        "api,worker,console",
+    ] {
+        assert!(with(roles).is_ok(), "{roles}");
+    }
+    for roles in ["console", "worker,console", "worker,sender"] {
+        assert!(with(roles).is_err(), "{roles}");
+    }
+}
+
+#[test]
 fn port_alone_means_every_address() {
     let settings = read_with_base(&[
         ("PORT", "9000"),

@@ -18,10 +18,13 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::flush::{self, FlushError, Flushed, Row};
-use super::{AcceptError, Accepted, FreshEvent};
+use super::handover;
+use super::{AcceptError, Accepted, AcceptorParts, FreshEvent};
 use crate::clock::Clock;
 use crate::configuration::ConfigCache;
 use crate::database::Database;
+use crate::due::DueHint;
+use crate::shards::Shards;
 use crate::stream::{Stream, StreamKeeper};
 
 /// How long a failed round waits before the next.
@@ -32,30 +35,42 @@ pub struct Batcher {
     database: Database,
     cache: ConfigCache,
     keeper: Arc<StreamKeeper>,
+    shards: Shards,
     clock: Clock,
     queue: mpsc::Receiver<Row>,
+    /// Taken from the queue, and too much for the batch that was being filled.
+    first: Option<Row>,
     dispatch: mpsc::Sender<FreshEvent>,
+    due: DueHint,
     away: Arc<AtomicBool>,
     connection: Option<PgConnection>,
 }
 
 impl Batcher {
     pub(super) fn new(
-        database: Database,
-        cache: ConfigCache,
-        keeper: Arc<StreamKeeper>,
-        clock: Clock,
+        parts: AcceptorParts,
         queue: mpsc::Receiver<Row>,
-        dispatch: mpsc::Sender<FreshEvent>,
         away: Arc<AtomicBool>,
     ) -> Self {
+        let AcceptorParts {
+            database,
+            cache,
+            keeper,
+            shards,
+            clock,
+            dispatch,
+            due,
+        } = parts;
         Self {
             database,
             cache,
             keeper,
+            shards,
             clock,
             queue,
+            first: None,
             dispatch,
+            due,
             away,
             connection: None,
         }
@@ -71,6 +86,9 @@ impl Batcher {
 
     /// The first row of the next batch; `None` when the queue is closed and empty.
     async fn next(&mut self, stop: &CancellationToken) -> Option<Row> {
+        if let Some(row) = self.first.take() {
+            return Some(row);
+        }
         loop {
             let away = self.away.load(Ordering::Acquire);
             tokio::select! {
@@ -85,19 +103,41 @@ impl Batcher {
     /// While the database is away nobody queues, so the batcher itself finds out when it is back.
     async fn look_again(&mut self) {
         if self.connect().await.is_ok() {
-            self.away.store(false, Ordering::Release);
+            self.back();
+        }
+    }
+
+    /// The database does not take events: told once, however many flushes it is.
+    fn gone(&self, error: &sqlx::Error, rows: usize) {
+        if self.away.swap(true, Ordering::AcqRel) {
+            tracing::debug!(%error, rows, "events cannot be written yet");
+        } else {
+            tracing::warn!(%error, rows, "events cannot be written");
+        }
+    }
+
+    /// It does again.
+    fn back(&self) {
+        if self.away.swap(false, Ordering::AcqRel) {
+            tracing::info!("events are written again");
         }
     }
 
     /// Adds what is queued already, up to the bounds of a flush.
     fn fill(&mut self, first: Row) -> Vec<Row> {
         let mut bytes = weight(&first);
+        let mut handovers = first.handovers.len();
         let mut rows = vec![first];
         while rows.len() < limits::FLUSH_ROWS && bytes < limits::FLUSH_BYTES {
             let Ok(row) = self.queue.try_recv() else {
                 break;
             };
             bytes += weight(&row);
+            handovers += row.handovers.len();
+            if handovers > limits::FLUSH_HANDOVERS {
+                self.first = Some(row);
+                break;
+            }
             rows.push(row);
         }
         rows
@@ -143,7 +183,7 @@ impl Batcher {
         .unwrap_or(Err(FlushError::Unknown(sqlx::Error::PoolTimedOut)));
         match flushed {
             Ok(flushed) => {
-                self.away.store(false, Ordering::Release);
+                self.back();
                 metrics::histogram!("posthorn_flush_rows")
                     .record(f64::from(u32::try_from(rows.len()).unwrap_or(u32::MAX)));
                 let left = self.answer(rows, &flushed, &stream).await;
@@ -158,7 +198,7 @@ impl Batcher {
             Err(FlushError::Locked(error)) => self.contest(rows, &error).await,
             Err(FlushError::NotWritten(error)) => self.without_database(rows, &error).await,
             Err(FlushError::Unknown(error)) => {
-                tracing::warn!(%error, rows = rows.len(), "the outcome of a flush is unknown; it is sent again");
+                self.gone(&error, rows.len());
                 self.connection = None;
                 let doubtful = rows
                     .into_iter()
@@ -167,7 +207,6 @@ impl Batcher {
                         ..row
                     })
                     .collect();
-                self.away.store(true, Ordering::Release);
                 self.clock.sleep(PAUSE).await;
                 vec![doubtful]
             }
@@ -197,9 +236,8 @@ impl Batcher {
 
     /// Nothing of these rows was written by this round: those that were never in doubt are turned away.
     async fn without_database(&mut self, rows: Vec<Row>, error: &sqlx::Error) -> Vec<Vec<Row>> {
-        tracing::warn!(%error, rows = rows.len(), "events cannot be written");
+        self.gone(error, rows.len());
         self.connection = None;
-        self.away.store(true, Ordering::Release);
         let (doubtful, certain): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.doubtful);
         self.turn_away(certain, AcceptError::Unavailable);
         if !doubtful.is_empty() {
@@ -238,7 +276,13 @@ impl Batcher {
             .partition(|row| written.contains(&row.id.uuid()));
         for mut row in done {
             let endpoints = std::mem::take(&mut row.endpoints);
-            self.durable(row, endpoints, stream).await;
+            let deliveries = endpoints.len();
+            let (own, handed) = handover::part(&row, endpoints);
+            if handed.iter().any(|endpoint| self.shards.owns(*endpoint)) {
+                self.due.ring();
+            }
+            self.durable(row, deliveries, (own, Vec::new()), stream)
+                .await;
         }
         let left = self.settle_doubts(left, flushed.open, stream).await;
         if flushed.open {
@@ -271,7 +315,13 @@ impl Batcher {
         };
         for row in doubtful {
             match stored.remove(&row.id.uuid()) {
-                Some(endpoints) if open => self.durable(row, endpoints, stream).await,
+                Some(endpoints) if open => {
+                    // The flush that wrote it may have been matched against another configuration than the last one sent, so
+                    // what that handed over need not be what is in `pending`.
+                    let deliveries = endpoints.len();
+                    let parted = handover::part(&row, endpoints);
+                    self.durable(row, deliveries, parted, stream).await;
+                }
                 Some(endpoints) => self.confirm(row, endpoints.len()),
                 None => left.push(row),
             }
@@ -305,6 +355,8 @@ impl Batcher {
             match snapshot.tenant(row.new.tenant) {
                 Some(tenant) => {
                     row.endpoints = tenant.matching(&row.new.event_type);
+                    row.handovers = handover::of(tenant, &row.endpoints, &self.shards);
+                    row.has_strict = tenant.has_strict();
                     row.matched = snapshot.seq();
                     left.push(row);
                 }
@@ -314,10 +366,17 @@ impl Batcher {
         left
     }
 
-    /// The event is in the log: answer its caller and hand it to the dispatcher.
-    async fn durable(&self, row: Row, endpoints: Vec<EndpointId>, stream: &Arc<Stream>) {
-        let deliveries = endpoints.len();
-        if !stream.open().written(row.id, deliveries) {
+    /// The event is in the log: answer its caller and give the dispatcher what is this node's own, and what it is to
+    /// bring to `pending`. `deliveries` counts those that the flush handed over, too.
+    async fn durable(
+        &self,
+        row: Row,
+        deliveries: usize,
+        (own, handed_over): (Vec<EndpointId>, Vec<EndpointId>),
+        stream: &Arc<Stream>,
+    ) {
+        let open = own.len() + handed_over.len();
+        if !stream.open().written(row.id, open) {
             // The stream was closed after the flush: recovery finds the event.
             return self.confirm(row, deliveries);
         }
@@ -328,7 +387,7 @@ impl Batcher {
             deliveries_count: deliveries,
             replayed: false,
         }));
-        if deliveries == 0 {
+        if open == 0 {
             return;
         }
         let fresh = FreshEvent {
@@ -338,7 +397,9 @@ impl Batcher {
             content_type: row.new.content_type,
             payload: row.new.payload,
             headers: row.new.headers,
-            endpoints,
+            endpoints: own,
+            handed_over,
+            has_strict: row.has_strict,
             stream: Arc::clone(stream),
         };
         // Without a dispatcher (the node is stopping) the id stays open and the stream is left to be adopted.

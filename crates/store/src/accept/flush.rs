@@ -11,6 +11,7 @@ use sqlx::postgres::{PgDatabaseError, PgSeverity};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use uuid::Uuid;
 
+use super::handover::Handover;
 use super::{AcceptError, Accepted, EventKeys, NewEvent};
 use crate::lease::LANE;
 
@@ -19,6 +20,10 @@ pub(super) struct Row {
     pub(super) new: NewEvent,
     pub(super) id: EventId,
     pub(super) endpoints: Vec<EndpointId>,
+    /// Those of its deliveries that other nodes send.
+    pub(super) handovers: Vec<Handover>,
+    /// Its tenant has endpoints with strict limits.
+    pub(super) has_strict: bool,
     /// The version of the configuration that the endpoints were matched against.
     pub(super) matched: i64,
     pub(super) codec: i16,
@@ -163,6 +168,28 @@ impl<'a> KeyColumns<'a> {
     }
 }
 
+/// The arrays that a flush with hand-overs has besides.
+#[derive(Default)]
+struct HandoverColumns {
+    events: Vec<Uuid>,
+    endpoints: Vec<Uuid>,
+    max_ages: Vec<f64>,
+}
+
+impl HandoverColumns {
+    fn of(rows: &[Row]) -> Self {
+        let mut columns = Self::default();
+        for row in rows {
+            for handover in &row.handovers {
+                columns.events.push(row.id.uuid());
+                columns.endpoints.push(handover.endpoint.uuid());
+                columns.max_ages.push(handover.max_age.as_secs_f64());
+            }
+        }
+        columns
+    }
+}
+
 /// Pairs as JSON text; none are NULL.
 fn json(pairs: &impl serde::Serialize, none: bool) -> Option<String> {
     if none {
@@ -178,8 +205,8 @@ fn count(length: usize) -> i32 {
 }
 
 /// Writes a batch in autocommit, so that no lock of it can be held open by this client. The answer is read
-/// to `ReadyForQuery`: in the extended protocol rows arrive before the commit. Keys have a statement of their own, so
-/// that a batch without any pays nothing for them.
+/// to `ReadyForQuery`: in the extended protocol rows arrive before the commit. Keys have a statement of their own, and so
+/// have hand-overs, so that a batch without any pays nothing for them.
 pub(super) async fn flush(
     connection: &mut PgConnection,
     stream: i64,
@@ -214,7 +241,22 @@ pub(super) async fn flush(
             .await
         };
     }
-    let answer = if rows.iter().any(|row| row.new.keys.is_some()) {
+    let answer = if rows.iter().any(|row| !row.handovers.is_empty()) {
+        let k = KeyColumns::of(rows);
+        let h = HandoverColumns::of(rows);
+        run!(
+            "src/accept/flush_with_handover.sql",
+            &k.uids as _,
+            &k.routes as _,
+            &k.keys as _,
+            &k.hashes as _,
+            key_wait(rows),
+            limits::IDEMPOTENCY_LIFE.as_secs_f64(),
+            &h.events,
+            &h.endpoints,
+            &h.max_ages
+        )
+    } else if rows.iter().any(|row| row.new.keys.is_some()) {
         let k = KeyColumns::of(rows);
         run!(
             "src/accept/flush_with_keys.sql",

@@ -155,6 +155,7 @@ async fn read_tenants(
                 endpoints: HashMap::new(),
                 exact: HashMap::new(),
                 wild: Vec::new(),
+                has_strict: false,
             };
             (id, tenant)
         })
@@ -281,6 +282,7 @@ async fn read_endpoints(
 
 /// Puts an endpoint into its tenant and the index of types.
 fn add(tenant: &mut TenantConfig, entry: EndpointEntry) {
+    tenant.has_strict |= entry.is_strict();
     if entry.state != EndpointState::Disabled {
         for pattern in &entry.patterns {
             match pattern.is_exact() {

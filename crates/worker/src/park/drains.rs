@@ -45,9 +45,11 @@ impl Drains {
         self.drains.remove(&endpoint);
     }
 
-    /// Forgets those that would begin anew.
-    pub(super) fn forget_old(&mut self, now: Instant) {
-        self.drains
-            .retain(|_, drain| now.saturating_duration_since(drain.began) < limits::DUE_RESTART);
+    /// Forgets those that would begin anew, and those of endpoints that are another node's to drain: when they come back,
+    /// rows were parked meanwhile.
+    pub(super) fn forget_old(&mut self, now: Instant, owns: impl Fn(EndpointId) -> bool) {
+        self.drains.retain(|endpoint, drain| {
+            owns(*endpoint) && now.saturating_duration_since(drain.began) < limits::DUE_RESTART
+        });
     }
 }

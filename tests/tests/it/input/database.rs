@@ -41,6 +41,12 @@ async fn a_database_that_is_away_is_told_as_such_and_comes_back() {
     })
     .await;
     assert_eq!(reason, "database_unreachable");
+    // Nor for each step of the engine's loops, several times a second.
+    until("the engine to tell", AMPLE, async || {
+        let log = stage.node.log();
+        (log.matches("the engine's loops do not get on").count() == 1).then_some(())
+    })
+    .await;
 
     cluster.start_again().await;
     let after = until(
@@ -53,6 +59,16 @@ async fn a_database_that_is_away_is_told_as_such_and_comes_back() {
     )
     .await;
     stage.delivery(&after, "delivered").await;
+    until("the engine to tell that it goes on", AMPLE, async || {
+        stage
+            .node
+            .log()
+            .contains("the engine's loops go on")
+            .then_some(())
+    })
+    .await;
+    let log = stage.node.log();
+    assert_eq!(log.matches("the engine's loops do not get on").count(), 1);
     assert_eq!(stage.installation.complaints().await, [] as [String; 0]);
 }
 

@@ -168,12 +168,25 @@ impl Lane {
         }
     }
 
-    /// Takes out everything that is queued.
-    pub(super) fn drain(&mut self, into: &mut Vec<Item>) {
-        into.extend(self.fresh.drain(..).map(|queued| queued.item));
+    /// Takes out the fresh deliveries of streams that are closed.
+    pub(super) fn closed(&mut self, into: &mut Vec<Item>) {
+        let of_closed = |queued: &Queued| matches!(&queued.item, Item::Fresh(event, _) if event.stream.is_closed());
+        let (gone, kept): (VecDeque<_>, VecDeque<_>) = self.fresh.drain(..).partition(of_closed);
+        self.fresh = kept;
+        into.extend(gone.into_iter().map(|queued| queued.item));
+    }
+
+    /// Takes out the rows of `pending` that are queued.
+    pub(super) fn let_go(&mut self, into: &mut Vec<Item>) {
         into.extend(self.due.drain(..).map(Item::Pending));
         into.extend(self.parked.drain(..).map(Item::Pending));
         into.extend(self.probe.take().map(Item::Probe));
         self.more = false;
+    }
+
+    /// Takes out everything that is queued.
+    pub(super) fn drain(&mut self, into: &mut Vec<Item>) {
+        into.extend(self.fresh.drain(..).map(|queued| queued.item));
+        self.let_go(into);
     }
 }

@@ -49,6 +49,8 @@ fn fresh(key: DeliveryKey, bytes: usize) -> Item {
         payload: Bytes::from_static(&PAYLOAD[..bytes]),
         headers: CustomHeaders::default(),
         endpoints: vec![key.endpoint],
+        handed_over: Vec::new(),
+        has_strict: false,
         stream: Arc::new(Stream::opened(1, OpenSet::default(), now())),
     };
     Item::Fresh(Arc::new(event), key.endpoint)
