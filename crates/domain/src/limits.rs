@@ -337,6 +337,15 @@ pub const COMPRESS_ABOVE: usize = 2048;
 pub const FRESH_PER_ENDPOINT: usize = 4096;
 /// Fresh events between the batcher and the dispatcher. When it is full, accept waits.
 pub const FRESH_EVENTS: usize = 4096;
+/// Fresh deliveries that the dispatcher queues before it starts requests again.
+pub const TAKEN_AT_ONCE: usize = 4096;
+/// Bytes that accepted events may take of a node's memory until their last delivery is sent, or set aside. A tenant has as
+/// much as is left free beside it, and is told to come again when it has more: alone half, each of ten an eleventh.
+pub const ACCEPTED_BYTES: usize = 512 * 1024 * 1024;
+/// Bytes that an accepted event takes beside its payload, and each of its deliveries.
+pub const ACCEPTED_EVENT_BYTES: usize = 512;
+/// The same of each delivery.
+pub const ACCEPTED_DELIVERY_BYTES: usize = 256;
 /// Results of one record transaction.
 pub const RECORD_ROWS: usize = 1024;
 /// How often due rows are looked for.

@@ -10,6 +10,7 @@ mod encode;
 mod flush;
 mod handover;
 mod keys;
+mod memory;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +28,8 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 pub use self::batch::Batcher;
 use self::flush::Row;
 pub use self::keys::EventKeys;
+use self::memory::Memory;
+pub use self::memory::Taken;
 use crate::clock::Clock;
 use crate::configuration::ConfigCache;
 use crate::database::Database;
@@ -123,6 +126,8 @@ pub struct FreshEvent {
     pub has_strict: bool,
     /// The stream that it was written in; its open set is told when a delivery is resolved.
     pub stream: Arc<Stream>,
+    /// What it takes of the node's memory.
+    pub taken: Taken,
 }
 
 impl FreshEvent {
@@ -163,6 +168,8 @@ struct Inner {
     rows: mpsc::Sender<Row>,
     /// Bytes that may wait in the queue, in KiB.
     budget: Arc<Semaphore>,
+    /// What is accepted and still in memory.
+    memory: Memory,
     /// The batcher has lost its database: answer at once instead of queueing.
     away: Arc<AtomicBool>,
     stopping: AtomicBool,
@@ -183,6 +190,7 @@ impl Acceptor {
             shards,
             rows,
             budget: Arc::new(Semaphore::new(limits::ACCEPT_QUEUE_BYTES / 1024)),
+            memory: Memory::default(),
             away,
             stopping: AtomicBool::new(false),
         };
@@ -219,6 +227,10 @@ impl Acceptor {
         let tenant = snapshot.tenant(new.tenant).ok_or(AcceptError::TenantGone)?;
         let endpoints = tenant.matching(&new.event_type);
         let handovers = handover::of(tenant, &endpoints, &inner.shards);
+        let taken = inner
+            .memory
+            .take(new.tenant, new.payload.len(), endpoints.len())
+            .ok_or(AcceptError::Busy)?;
         let (codec, stored) = encode::encode(&new.payload);
         let (reply, answer) = oneshot::channel();
         let id = inner.keeper.mint().ok_or(AcceptError::Unavailable)?;
@@ -234,6 +246,7 @@ impl Acceptor {
             doubtful: false,
             contested: None,
             reply,
+            taken,
             _room: room,
         });
         match tokio::time::timeout(limits::ACCEPT_WAIT, answer).await {

@@ -66,6 +66,12 @@ impl RecordWriter {
         }
     }
 
+    /// A writer with another connection to the same database.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        Self::new(self.database.clone())
+    }
+
     /// Records a batch and its consequences in one transaction, durably. Sending the same facts again is harmless.
     ///
     /// # Errors

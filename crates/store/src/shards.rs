@@ -15,6 +15,7 @@ use posthorn_domain::id::EndpointId;
 use posthorn_domain::limits;
 use sqlx::{Postgres, Transaction};
 
+use crate::clock::Clock;
 use crate::database::Database;
 use crate::stream::{Sending, StreamKeeper};
 
@@ -61,6 +62,13 @@ impl Shards {
         self.owned()
             .binary_search(&i16::from(endpoint.shard()))
             .is_ok()
+    }
+
+    /// The same, and whether the lease lets a request begin now.
+    #[must_use]
+    pub fn may_begin(&self, endpoint: EndpointId, clock: &Clock) -> bool {
+        let present = self.keeper.present();
+        present.is_some_and(|stream| stream.may_begin(clock)) && self.owns(endpoint)
     }
 
     /// From here on this node gives back what it owns, and takes no more.

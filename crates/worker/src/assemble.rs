@@ -306,19 +306,21 @@ impl Timers {
         driver.every("lease", times, None, keeping, keep)
     }
 
-    fn recovery_and_due(&self, driver: &Driver) -> [Loop; 2] {
+    fn recovery_and_due(&self, driver: &Driver) -> [Loop; 3] {
         let recovery = Recovery::new(self.database.clone(), self.hint.clone());
-        let due = DueTimer::new(
+        let due = Arc::new(DueTimer::new(
             self.database.clone(),
             Arc::clone(&self.dispatcher),
             self.shards.clone(),
             self.clock.clone(),
-        );
+        ));
+        let overfull = Some(due.overfull_hint());
         let (hint, poll) = (Some(self.hint.clone()), (limits::DUE_POLL, STEP));
         let times = (limits::WATERMARK_EVERY, LONG_STEP);
         [
             driver.every("recovery", times, None, recovery, take_up),
-            driver.every("due", poll, hint, due, look_for_due),
+            driver.every("due", poll, hint, Arc::clone(&due), look_for_due),
+            driver.every("overfull", times, overfull, due, park_overfull),
         ]
     }
 
@@ -399,6 +401,10 @@ async fn take_up(recovery: Arc<Recovery>) -> Result<(), DatabaseError> {
 
 async fn look_for_due(due: Arc<DueTimer>) -> Result<(), DatabaseError> {
     due.step().await.map(drop)
+}
+
+async fn park_overfull(due: Arc<DueTimer>) -> Result<(), DatabaseError> {
+    due.park_overfull().await.map(drop)
 }
 
 async fn sweep(parking: Arc<Parking>) -> Result<(), DatabaseError> {

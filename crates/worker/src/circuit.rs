@@ -212,15 +212,14 @@ impl Circuits {
         if let Some(span) = floor
             && !self.is_asked(&known, attempted.of, span)
         {
-            changed |= self
-                .written(health::floor(&self.database, attempted.of, span))
-                .await;
+            let floor = self.written(health::floor(&self.database, attempted.of, span));
+            changed |= Box::pin(floor).await;
         }
         let (level, told) = self.count(attempted, entry, &known);
         if let Some(told) = told {
-            changed |= self.tell(attempted.of, told, entry.config_seq).await;
+            changed |= Box::pin(self.tell(attempted.of, told, entry.config_seq)).await;
         }
-        if changed && let Err(error) = bounded(self.health.refresh()).await {
+        if changed && let Err(error) = Box::pin(bounded(self.health.refresh())).await {
             tracing::warn!(%error, "what is known of endpoints could not be read");
         }
         changed || level

@@ -102,43 +102,62 @@ impl Dispatcher {
         let mut version = None;
         let mut stream = self.keeper.present();
         while !stop.is_cancelled() {
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => {}
-                () = self.wake.notified() => {}
-                _ = fresh.recv_many(&mut arrived, limits::FLUSH_ROWS), if !fresh.is_closed() || !fresh.is_empty() => {}
-                () = self.clock.sleep(pause) => {}
+            // What has arrived is taken in pieces: requests start between them, however many endpoints an event is for.
+            if arrived.is_empty() {
+                tokio::select! {
+                    biased;
+                    () = stop.cancelled() => {}
+                    () = self.wake.notified() => {}
+                    _ = fresh.recv_many(&mut arrived, limits::FLUSH_ROWS), if !fresh.is_closed() || !fresh.is_empty() => {}
+                    () = self.clock.sleep(pause) => {}
+                }
+                // Taken from its end.
+                arrived.reverse();
+            } else {
+                tokio::task::yield_now().await;
             }
             self.allow(&mut version);
-            for event in arrived.drain(..) {
-                self.take(Arc::new(event), &recorder).await;
-            }
+            self.take_some(&mut arrived, &recorder);
             self.forget_closed(&mut stream);
             if self.given_up.swap(false, Ordering::AcqRel) {
-                self.let_go(&recorder).await;
+                self.let_go(&recorder);
             }
             pause = self.start(&sender);
-            self.park_evicted(&recorder).await;
+            self.park_evicted(&recorder);
             if self.lanes().any_low() {
                 self.low.ring();
             }
             // By the clock and not by the timer above: under load there is always something that comes first.
             if self.clock.monotonic() >= look_at {
-                self.park_overdue(&recorder).await;
+                self.park_overdue(&recorder);
                 self.look_again();
                 look_at = self.clock.monotonic() + TICK;
             }
         }
+        for event in arrived.into_iter().rev() {
+            self.take(&Arc::new(event), &recorder);
+        }
         self.finish(&recorder, &mut fresh).await;
     }
 
-    /// Queues the deliveries of a fresh event; what does not fit, or is another node's, goes to `pending`.
-    async fn take(&self, event: Arc<FreshEvent>, recorder: &Recorder) {
+    /// Takes the last of these events, and those before it, until they have brought [`limits::TAKEN_AT_ONCE`] deliveries.
+    fn take_some(&self, arrived: &mut Vec<FreshEvent>, recorder: &Recorder) {
+        let mut deliveries = 0;
+        while deliveries < limits::TAKEN_AT_ONCE
+            && let Some(event) = arrived.pop()
+        {
+            deliveries += event.endpoints.len();
+            self.take(&Arc::new(event), recorder);
+        }
+    }
+
+    /// Queues the deliveries of a fresh event, without waiting for anything; what does not fit, or is another node's, goes to `pending`.
+    fn take(&self, event: &Arc<FreshEvent>, recorder: &Recorder) {
         // A stream that another node closed is recovery's, with all that was not sent.
         if event.stream.is_closed() {
             return;
         }
-        let mut elsewhere = self.elsewhere(&event);
+        let mut elsewhere = self.elsewhere(event);
         elsewhere.extend(&event.handed_over);
         let refused: Vec<_> = {
             let now = self.clock.monotonic();
@@ -148,7 +167,7 @@ impl Dispatcher {
                 .endpoints
                 .iter()
                 .filter(|endpoint| !elsewhere.contains(endpoint))
-                .map(|endpoint| Item::Fresh(Arc::clone(&event), *endpoint));
+                .map(|endpoint| Item::Fresh(Arc::clone(event), *endpoint));
             items
                 .filter_map(|item| {
                     let key = item.key();
@@ -162,16 +181,16 @@ impl Dispatcher {
             match why {
                 Refusal::Park(why) => {
                     let parked = self.parked(&item, why, false);
-                    recorder.record(parked.unheld()).await;
+                    recorder.park(parked.unheld());
                 }
                 // The same delivery came back through `pending` already; that one is sent.
                 Refusal::Held => event.resolved(1),
             }
         }
         for endpoint in elsewhere {
-            let item = Item::Fresh(Arc::clone(&event), endpoint);
+            let item = Item::Fresh(Arc::clone(event), endpoint);
             let parked = self.parked(&item, Why::Handover, true);
-            recorder.record(parked.unheld()).await;
+            recorder.park(parked.unheld());
         }
     }
 
@@ -378,11 +397,11 @@ impl Dispatcher {
     }
 
     /// What was queued for endpoints that nothing may be sent to any more goes to `pending`, or is there already.
-    async fn park_evicted(&self, recorder: &Recorder) {
+    fn park_evicted(&self, recorder: &Recorder) {
         let evicted = self.lanes().evicted();
         for (item, why) in evicted {
             match item {
-                Item::Fresh(..) => recorder.record(self.parked(&item, why, false)).await,
+                Item::Fresh(..) => recorder.park(self.parked(&item, why, false)),
                 // Found again as due or parked, and treated as its endpoint is by then.
                 Item::Pending(row) | Item::Probe(row) => self.lanes().recorded(row.key),
             }
@@ -390,13 +409,13 @@ impl Dispatcher {
     }
 
     /// What is not being sent some seconds after its commit goes to `pending`, where any node may take it up.
-    async fn park_overdue(&self, recorder: &Recorder) {
+    fn park_overdue(&self, recorder: &Recorder) {
         let Some(since) = self.clock.monotonic().checked_sub(limits::UNSENT_FOR) else {
             return;
         };
         let overdue = self.lanes().overdue(since);
         for (item, why) in overdue {
-            recorder.record(self.parked(&item, why, false)).await;
+            recorder.park(self.parked(&item, why, false));
         }
     }
 
@@ -431,13 +450,11 @@ impl Dispatcher {
     async fn finish(&self, recorder: &Recorder, fresh: &mut mpsc::Receiver<FreshEvent>) {
         fresh.close();
         while let Some(event) = fresh.recv().await {
-            self.take(Arc::new(event), recorder).await;
+            self.take(&Arc::new(event), recorder);
         }
         let queued = self.drain();
         for item in queued.iter().filter(|item| !is_row(item)) {
-            recorder
-                .record(self.parked(item, Why::Handover, true))
-                .await;
+            recorder.park(self.parked(item, Why::Handover, true));
         }
         let give_up_at = self.clock.monotonic() + limits::SHUTDOWN_REQUESTS_WAIT;
         while self.lanes().in_flight() > 0 && self.clock.monotonic() < give_up_at {

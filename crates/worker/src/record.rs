@@ -2,6 +2,11 @@
 //!
 //! A batch at a time, at most every 20 ms under load and at once when idle. What cannot be recorded now is kept
 //! and sent again, unchanged, until the database confirms; meanwhile no more requests start than there are places.
+//!
+//! Fresh deliveries that are set aside have a line and a connection of their own, by turns over the tenants: nobody's results, and
+//! nobody's requests, wait for them.
+
+mod turns;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +18,7 @@ use posthorn_store::record::{Consequence, Fact, RecordError, RecordWriter};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use self::turns::Turns;
 use crate::dispatch::Dispatcher;
 
 /// How long a batch that was not confirmed waits before it is sent again.
@@ -45,6 +51,8 @@ impl Unrecorded {
 #[derive(Clone)]
 pub struct Recorder {
     results: mpsc::Sender<Unrecorded>,
+    /// Not bounded itself: each tenant's share of what is accepted and still in memory bounds it.
+    parked: mpsc::UnboundedSender<Unrecorded>,
 }
 
 impl Recorder {
@@ -56,15 +64,30 @@ impl Recorder {
         clock: Clock,
     ) -> (Self, RecordLoop) {
         let (results, queue) = mpsc::channel(2 * limits::UNRECORDED);
-        (
-            Self { results },
-            RecordLoop {
-                writer,
-                dispatcher,
-                clock,
-                queue,
-            },
-        )
+        let (parked, aside) = mpsc::unbounded_channel();
+        let beside = Desk {
+            writer: writer.beside(),
+            dispatcher: Arc::clone(&dispatcher),
+            clock: clock.clone(),
+        };
+        let desk = Desk {
+            writer,
+            dispatcher,
+            clock,
+        };
+        let record_loop = RecordLoop {
+            desk,
+            queue,
+            aside: beside,
+            parked: aside,
+        };
+        (Self { results, parked }, record_loop)
+    }
+
+    /// Hands over a fresh delivery that goes to `pending`. Never waits: a crowd that is set aside must not keep the others from
+    /// being sent (INV-13).
+    pub fn park(&self, parked: Unrecorded) {
+        drop(self.parked.send(parked));
     }
 
     /// Hands over a result. Waits while the queue is full, which slows accept and dispatch down and nobody else.
@@ -74,32 +97,78 @@ impl Recorder {
     }
 }
 
-/// The recorder's loop.
+/// The recorder's loop: one line for results, and one beside it, on a connection of its own, for what is set aside.
 pub struct RecordLoop {
+    desk: Desk,
+    queue: mpsc::Receiver<Unrecorded>,
+    aside: Desk,
+    parked: mpsc::UnboundedReceiver<Unrecorded>,
+}
+
+/// A connection that records, and whom it tells.
+struct Desk {
     writer: RecordWriter,
     dispatcher: Arc<Dispatcher>,
     clock: Clock,
-    queue: mpsc::Receiver<Unrecorded>,
 }
 
 impl RecordLoop {
-    /// Records until every [`Recorder`] is dropped and the queue is empty; after `stop`, a database that does not
-    /// answer ends it, too.
-    pub async fn run(mut self, stop: CancellationToken) {
+    /// Records until every [`Recorder`] is dropped and both lines are empty; after `stop`, a database that does not
+    /// answer ends it, too, and what is set aside has so long and no longer: what is left of that stays open, for recovery.
+    pub async fn run(self, stop: CancellationToken) {
+        tokio::join!(
+            self.desk.results(self.queue, &stop),
+            self.aside.set_aside(self.parked, &stop)
+        );
+    }
+}
+
+impl Desk {
+    async fn results(mut self, mut queue: mpsc::Receiver<Unrecorded>, stop: &CancellationToken) {
         let mut batch = Vec::with_capacity(limits::RECORD_ROWS);
-        while self.queue.recv_many(&mut batch, limits::RECORD_ROWS).await > 0 {
+        while queue.recv_many(&mut batch, limits::RECORD_ROWS).await > 0 {
             let began = self.clock.monotonic();
-            if !self.settle(std::mem::take(&mut batch), &stop).await {
+            if !self.settle(std::mem::take(&mut batch), stop).await {
                 return;
             }
             let spent = self.clock.monotonic().saturating_duration_since(began);
-            if self.queue.len() < limits::RECORD_ROWS
-                && !self.queue.is_empty()
-                && !stop.is_cancelled()
-            {
+            if queue.len() < limits::RECORD_ROWS && !queue.is_empty() && !stop.is_cancelled() {
                 self.clock
                     .sleep(limits::RECORD_LINGER.saturating_sub(spent))
                     .await;
+            }
+        }
+    }
+
+    /// Tenants take turns: who has set a thousand deliveries aside does not keep another's one waiting.
+    async fn set_aside(
+        mut self,
+        mut queue: mpsc::UnboundedReceiver<Unrecorded>,
+        stop: &CancellationToken,
+    ) {
+        let mut turns = Turns::default();
+        let mut arrived = Vec::new();
+        let mut give_up_at = None;
+        loop {
+            if turns.is_empty() && queue.recv_many(&mut arrived, limits::RECORD_ROWS).await == 0 {
+                return;
+            }
+            while let Ok(parked) = queue.try_recv() {
+                arrived.push(parked);
+            }
+            arrived.drain(..).for_each(|parked| turns.push(parked));
+            if stop.is_cancelled() {
+                let now = self.clock.monotonic();
+                if now >= *give_up_at.get_or_insert(now + limits::SHUTDOWN_RECORD_WAIT) {
+                    tracing::warn!(
+                        "shut down before everything was set aside; recovery will find it"
+                    );
+                    return;
+                }
+            }
+            let batch = turns.take(limits::RECORD_ROWS);
+            if !self.settle(batch, stop).await {
+                return;
             }
         }
     }

@@ -10,12 +10,15 @@
 
 mod cursors;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use posthorn_domain::delivery::Why;
 use posthorn_domain::limits;
 use posthorn_store::clock::Clock;
 use posthorn_store::database::{Database, DatabaseError};
-use posthorn_store::pending::{self, Due};
+use posthorn_store::due::DueHint;
+use posthorn_store::pending::{self, Due, ParkedEndpoint};
 use posthorn_store::shards::Shards;
 
 use self::cursors::Cursors;
@@ -28,6 +31,9 @@ pub struct DueTimer {
     shards: Shards,
     clock: Clock,
     cursors: Mutex<Cursors>,
+    /// Endpoints with more due than there was room for. As many at most as have due rows in one round of the scans.
+    overfull: Mutex<HashMap<ParkedEndpoint, Why>>,
+    ring: DueHint,
 }
 
 impl DueTimer {
@@ -46,18 +52,23 @@ impl DueTimer {
             shards,
             clock,
             cursors,
+            overfull: Mutex::default(),
+            ring: DueHint::default(),
         }
     }
 
-    /// Scans until everything that is due was seen. Answers how many rows were due, new to this node's queues or not.
+    /// Scans until everything that is due was seen, and parks what there was no room for. Answers how many rows were due,
+    /// new to this node's queues or not.
     pub async fn run_once(&self) -> usize {
-        self.step().await.unwrap_or_else(|error| {
+        let seen = self.step().await;
+        let parked = self.park_overfull().await;
+        parked.and(seen).unwrap_or_else(|error| {
             tracing::warn!(%error, "due deliveries could not be looked for");
             0
         })
     }
 
-    /// The same, for a loop that tells itself what goes wrong.
+    /// The scans alone, for a loop that tells itself what goes wrong.
     pub(crate) async fn step(&self) -> Result<usize, DatabaseError> {
         let mut seen = 0;
         for _ in 0..limits::DUE_SCANS {
@@ -84,7 +95,7 @@ impl DueTimer {
             limits::DUE_ROWS,
         );
         let due = found.await.inspect_err(|_| self.cursors().forget())?;
-        self.offer(&due).await;
+        self.offer(&due);
         Ok((due.len(), self.cursors().advance(&due)))
     }
 
@@ -92,16 +103,39 @@ impl DueTimer {
         self.cursors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Offers what was found. An endpoint with more rows than there is room for, or to which nothing may be sent, has the
-    /// rest parked, all but what this node holds: so the next scans see the others.
-    async fn offer(&self, due: &[Due]) {
+    /// Offers what was found. An endpoint with more rows than there is room for, or to which nothing may be sent, is to have the
+    /// rest parked; the scans that follow see the others meanwhile (INV-13).
+    fn offer(&self, due: &[Due]) {
+        let mut overfull = self.overfull.lock().unwrap_or_else(PoisonError::into_inner);
         for ((tenant, endpoint), why) in self.dispatcher.offer(due) {
-            let held = self.dispatcher.holding(tenant, endpoint);
-            if let Err(error) =
-                pending::park_due(&self.database, tenant, endpoint, why, &held).await
-            {
-                tracing::warn!(%error, "due deliveries could not be parked");
-            }
+            overfull.insert(ParkedEndpoint { tenant, endpoint }, why);
         }
+        if !overfull.is_empty() {
+            self.ring.ring();
+        }
+    }
+
+    /// Rung when there is something to [`DueTimer::park_overfull`].
+    #[must_use]
+    pub fn overfull_hint(&self) -> DueHint {
+        self.ring.clone()
+    }
+
+    /// Parks the rest of the endpoints that had more due than there was room for, all but what this node holds. Many
+    /// endpoints take their time, so this is a loop of its own. Answers how many rows.
+    ///
+    /// # Errors
+    /// When the database does not answer; the scans find them again.
+    pub async fn park_overfull(&self) -> Result<u64, DatabaseError> {
+        let overfull = {
+            let mut waiting = self.overfull.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *waiting)
+        };
+        let mut parked = 0;
+        for (of, why) in overfull {
+            let held = self.dispatcher.holding(of.tenant, of.endpoint);
+            parked += pending::park_due(&self.database, of.tenant, of.endpoint, why, &held).await?;
+        }
+        Ok(parked)
     }
 }

@@ -133,15 +133,17 @@ impl Sender {
             (Some(entry), _) if entry.is_strict() && !self.shards.owns(key.endpoint) => {
                 self.hand_over(&item)
             }
-            (Some(_), Some(why)) => self.set_aside(&item, why).await,
+            // Boxed here and below: what seldom happens would be carried along, and moved, with every delivery.
+            (Some(_), Some(why)) => Box::pin(self.set_aside(&item, why)).await,
             (Some(entry), None) => match self.prepare(&item, entry).await {
+                Some(_) if !self.may_begin(&item) => self.too_late(&item),
                 Some(prepared) if self.admitted(key, entry).await => {
                     Some(self.attempt(prepared, entry).await)
                 }
-                Some(_) => self.set_aside(&item, Why::RateLimit).await,
+                Some(_) => Box::pin(self.set_aside(&item, Why::RateLimit)).await,
                 None => None,
             },
-            (None, _) => self.without_endpoint(&item).await,
+            (None, _) => Box::pin(self.without_endpoint(&item)).await,
         };
         slot.armed = false;
         self.dispatcher.answered(key);
@@ -170,6 +172,27 @@ impl Sender {
     fn shut(&self, item: &Item) -> Option<Why> {
         let shut = self.dispatcher.is_shut(item.key())?;
         (!matches!((item, shut), (Item::Probe(_), Why::Circuit))).then_some(shut)
+    }
+
+    /// Whether the lease lets a request begin at this very moment. That was asked when the delivery left its lane; but a node that
+    /// has slept since, or waited for the row, may have lost its stream to another, which sends what is due (INV-6).
+    fn may_begin(&self, item: &Item) -> bool {
+        match item {
+            Item::Fresh(event, _) => event.stream.may_begin(&self.clock),
+            Item::Pending(row) | Item::Probe(row) => {
+                self.shards.may_begin(row.key.endpoint, &self.clock)
+            }
+        }
+    }
+
+    /// A row lies in `pending` as it is. A fresh delivery goes there, unless its stream is closed: then recovery has it.
+    fn too_late(&self, item: &Item) -> Option<Fact> {
+        match item {
+            Item::Fresh(event, _) if !event.stream.is_closed() => {
+                Some(self.dispatcher.parked(item, Why::Capacity, true).fact)
+            }
+            Item::Fresh(..) | Item::Pending(_) | Item::Probe(_) => None,
+        }
     }
 
     /// Whether the request may start now. The endpoint's lane has let it through by its rate, but what it needed was read since,
@@ -221,8 +244,8 @@ impl Sender {
     async fn load(&self, due: &Due) -> Option<Prepared> {
         let loaded = match self.loader.load(*due).await? {
             Load::Ready(loaded) => *loaded,
-            Load::Expired => return self.bury(due, Cause::Expired).await,
-            Load::PayloadGone => return self.bury(due, Cause::PayloadGone).await,
+            Load::Expired => return Box::pin(self.bury(due, Cause::Expired)).await,
+            Load::PayloadGone => return Box::pin(self.bury(due, Cause::PayloadGone)).await,
             Load::Void | Load::Moved | Load::Later => return None,
         };
         // It was queued while this node owned its shard: by now another may, and sends it.
@@ -334,7 +357,7 @@ impl Sender {
             self.entropy.uniform(),
         );
         if came.outcome == Outcome::Gone {
-            self.disable(prepared.key, entry.config_seq).await;
+            Box::pin(self.disable(prepared.key, entry.config_seq)).await;
         } else {
             self.count(&prepared, &came, entry).await;
         }

@@ -401,6 +401,7 @@ impl Batcher {
             handed_over,
             has_strict: row.has_strict,
             stream: Arc::clone(stream),
+            taken: row.taken,
         };
         // Without a dispatcher (the node is stopping) the id stays open and the stream is left to be adopted.
         drop(self.dispatch.send(fresh).await);

@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use uuid::Uuid;
 
 use super::handover::Handover;
-use super::{AcceptError, Accepted, EventKeys, NewEvent};
+use super::{AcceptError, Accepted, EventKeys, NewEvent, Taken};
 use crate::lease::LANE;
 
 /// One event in the queue or in a batch.
@@ -33,6 +33,7 @@ pub(super) struct Row {
     /// Since when a flush in the way has kept one of its batch's keys.
     pub(super) contested: Option<Instant>,
     pub(super) reply: oneshot::Sender<Result<Accepted, AcceptError>>,
+    pub(super) taken: Taken,
     pub(super) _room: OwnedSemaphorePermit,
 }
 

@@ -24,7 +24,7 @@ impl Dispatcher {
 
     /// Lets go of what is queued of shards that are not this node's. Rows lie in `pending` as they are, for the owner;
     /// fresh deliveries to strict endpoints are brought there.
-    pub(super) async fn let_go(&self, recorder: &Recorder) {
+    pub(super) fn let_go(&self, recorder: &Recorder) {
         let gone = {
             let mut lanes = self.lanes();
             let gone = lanes.let_go(
@@ -37,9 +37,7 @@ impl Dispatcher {
             gone
         };
         for item in gone.iter().filter(|item| !is_row(item)) {
-            recorder
-                .record(self.parked(item, Why::Handover, true))
-                .await;
+            recorder.park(self.parked(item, Why::Handover, true));
         }
     }
 

@@ -6,7 +6,7 @@ use chrono::DateTime;
 use posthorn_domain::event_type::EventType;
 use posthorn_domain::header::CustomHeaders;
 use posthorn_domain::id::{EndpointId, EventId, TenantId};
-use posthorn_store::accept::FreshEvent;
+use posthorn_store::accept::{FreshEvent, Taken};
 use posthorn_store::pending::Due;
 use posthorn_store::stream::{OpenSet, Stream};
 use uuid::Uuid;
@@ -52,6 +52,7 @@ fn fresh(key: DeliveryKey, bytes: usize) -> Item {
         handed_over: Vec::new(),
         has_strict: false,
         stream: Arc::new(Stream::opened(1, OpenSet::default(), now())),
+        taken: Taken::default(),
     };
     Item::Fresh(Arc::new(event), key.endpoint)
 }
