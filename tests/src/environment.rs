@@ -9,6 +9,8 @@ use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 /// Where PostgreSQL is looked for when nobody says.
 const DEBIAN: &str = "/usr/lib/postgresql";
 
@@ -105,4 +107,16 @@ pub fn unique() -> String {
         COUNT.fetch_add(1, Ordering::Relaxed),
         started & 0xff_ffff_ffff
     )
+}
+
+/// Raises this process's soft limit of open files to the hard one, as the program does at its start. Both ends of
+/// thousands of requests are in one process here, and the usual soft limit of a user is 1,024.
+pub fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    // Where it is refused the lower limit stands, and few tests need more.
+    let _ = setrlimit(Resource::Nofile, raised);
 }

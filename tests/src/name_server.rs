@@ -11,6 +11,8 @@ use std::{
 
 use tokio::{net::UdpSocket, task::AbortHandle};
 
+use crate::environment;
+
 /// Which addresses a question is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
@@ -51,6 +53,7 @@ impl NameServer {
     pub async fn start(
         answer: impl Fn(&str, Family, usize) -> NameAnswer + Send + Sync + 'static,
     ) -> io::Result<Self> {
+        environment::raise_open_files();
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = socket.local_addr()?;
         let questions = Arc::new(AtomicUsize::new(0));

@@ -42,6 +42,8 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
 
+use crate::environment;
+
 /// What happens to a new connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnAccept {
@@ -108,6 +110,7 @@ impl Receiver {
     }
 
     async fn listen(address: SocketAddr, tls: Option<TlsAcceptor>) -> io::Result<Self> {
+        environment::raise_open_files();
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared::default());
