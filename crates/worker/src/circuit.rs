@@ -27,6 +27,7 @@ use posthorn_store::health::{self, HealthCache, HealthSnapshot, Opening, Probed,
 use posthorn_store::shards::Shards;
 
 use crate::dispatch::Allowance;
+use crate::step::bounded;
 
 /// Which endpoint.
 type Of = (TenantId, EndpointId);
@@ -418,13 +419,4 @@ impl Circuits {
     fn counted(&self) -> MutexGuard<'_, HashMap<Of, Counted>> {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// A step at the database, given up when nobody answers: one of the endpoint's slots hangs on it (INV-11, INV-13).
-async fn bounded<T>(
-    step: impl Future<Output = Result<T, DatabaseError>>,
-) -> Result<T, DatabaseError> {
-    tokio::time::timeout(limits::STEP, step)
-        .await
-        .unwrap_or(Err(DatabaseError::PoolTimedOut))
 }

@@ -10,6 +10,7 @@
 mod allowance;
 mod handover;
 mod item;
+mod known;
 mod lanes;
 
 use std::collections::HashMap;
@@ -22,9 +23,8 @@ use posthorn_domain::id::{EndpointId, EventId, TenantId};
 use posthorn_domain::limits;
 use posthorn_store::accept::FreshEvent;
 use posthorn_store::clock::Clock;
-use posthorn_store::configuration::{ConfigCache, Snapshot};
+use posthorn_store::configuration::ConfigCache;
 use posthorn_store::due::DueHint;
-use posthorn_store::health::HealthSnapshot;
 use posthorn_store::pending::{Due, ParkedEndpoint};
 use posthorn_store::record::{DeliveryKey, Fact, Parked};
 use posthorn_store::shards::Shards;
@@ -151,7 +151,8 @@ impl Dispatcher {
         }
     }
 
-    /// Queues the deliveries of a fresh event, without waiting for anything; what does not fit, or is another node's, goes to `pending`.
+    /// Queues the deliveries of a fresh event, without waiting for anything; what does not fit, or is another node's, goes
+    /// to `pending`.
     fn take(&self, event: &Arc<FreshEvent>, recorder: &Recorder) {
         // A stream that another node closed is recovery's, with all that was not sent.
         if event.stream.is_closed() {
@@ -260,29 +261,6 @@ impl Dispatcher {
         pushed.is_ok()
     }
 
-    /// Asks again what may be sent to one endpoint.
-    pub(crate) fn allow_one(&self, tenant: TenantId, endpoint: EndpointId) {
-        let known = self.known();
-        let allowance = self.allowance(&known, tenant, endpoint);
-        self.lanes().set_allowance(tenant, endpoint, allowance);
-        self.wake.notify_one();
-    }
-
-    /// Nothing more is sent to an endpoint until something else is known of it.
-    pub(crate) fn shut(&self, tenant: TenantId, endpoint: EndpointId, why: Why) {
-        let shut = Allowance {
-            shut: Some(why),
-            ..Allowance::default()
-        };
-        self.lanes().set_allowance(tenant, endpoint, shut);
-        self.wake.notify_one();
-    }
-
-    /// Why nothing may be sent to an endpoint now, if so.
-    pub(crate) fn is_shut(&self, key: DeliveryKey) -> Option<Why> {
-        self.allowance(&self.known(), key.tenant, key.endpoint).shut
-    }
-
     /// The endpoints whose parked rows in memory ran low since the last call, while more lie in the database.
     #[must_use]
     pub fn low(&self) -> Vec<ParkedEndpoint> {
@@ -362,38 +340,6 @@ impl Dispatcher {
             tokio::spawn(async move { sender.deliver(item, place).await });
         }
         TICK
-    }
-
-    /// Asks again what may be sent to each endpoint, when what is known is no longer what was asked.
-    fn allow(&self, version: &mut Option<Version>) {
-        let known = self.known();
-        if version.replace(known.version()) != Some(known.version()) {
-            self.lanes()
-                .allow(|tenant, endpoint| self.allowance(&known, tenant, endpoint));
-        }
-    }
-
-    /// By the clock: a floor passes, a shard changes hands.
-    fn look_again(&self) {
-        let known = self.known();
-        self.circuits.forget(&known.config, &known.health);
-        let mut lanes = self.lanes();
-        for (tenant, endpoint) in known.health.endpoints() {
-            lanes.set_allowance(tenant, endpoint, self.allowance(&known, tenant, endpoint));
-        }
-        lanes.forget(self.clock.monotonic());
-    }
-
-    fn known(&self) -> Known {
-        Known {
-            config: self.cache.snapshot(),
-            health: self.circuits.health(),
-        }
-    }
-
-    fn allowance(&self, known: &Known, tenant: TenantId, endpoint: EndpointId) -> Allowance {
-        self.circuits
-            .allowance(&known.config, &known.health, (tenant, endpoint))
     }
 
     /// What was queued for endpoints that nothing may be sent to any more goes to `pending`, or is there already.
@@ -485,21 +431,6 @@ impl Dispatcher {
 
 const fn is_row(item: &Item) -> bool {
     matches!(item, Item::Pending(_) | Item::Probe(_))
-}
-
-/// What is known of endpoints at a moment.
-struct Known {
-    config: Arc<Snapshot>,
-    health: Arc<HealthSnapshot>,
-}
-
-/// Of the configuration and of the endpoints that are not well.
-type Version = (i64, u64);
-
-impl Known {
-    fn version(&self) -> Version {
-        (self.config.seq(), self.health.version())
-    }
 }
 
 /// How long it is until a moment, and no longer than the dispatcher sleeps anyway.

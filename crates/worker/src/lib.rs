@@ -20,6 +20,7 @@ mod recover;
 mod retry;
 mod send;
 mod stall;
+mod step;
 
 pub use self::alarm::Alarm;
 pub use self::assemble::{Worker, WorkerParts};

@@ -9,7 +9,7 @@
 mod turns;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use posthorn_domain::limits;
 use posthorn_store::accept::FreshEvent;
@@ -131,12 +131,17 @@ impl Desk {
             if !self.settle(std::mem::take(&mut batch), stop).await {
                 return;
             }
+            self.linger(began, queue.len(), stop).await;
+        }
+    }
+
+    /// Where some wait for the next batch, and do not fill it, it waits for more: one batch in so long a time, under load.
+    async fn linger(&self, began: Instant, waiting: usize, stop: &CancellationToken) {
+        if (1..limits::RECORD_ROWS).contains(&waiting) && !stop.is_cancelled() {
             let spent = self.clock.monotonic().saturating_duration_since(began);
-            if queue.len() < limits::RECORD_ROWS && !queue.is_empty() && !stop.is_cancelled() {
-                self.clock
-                    .sleep(limits::RECORD_LINGER.saturating_sub(spent))
-                    .await;
-            }
+            self.clock
+                .sleep(limits::RECORD_LINGER.saturating_sub(spent))
+                .await;
         }
     }
 
@@ -166,9 +171,13 @@ impl Desk {
                     return;
                 }
             }
+            let began = self.clock.monotonic();
             let batch = turns.take(limits::RECORD_ROWS);
             if !self.settle(batch, stop).await {
                 return;
+            }
+            if turns.is_empty() {
+                self.linger(began, queue.len(), stop).await;
             }
         }
     }

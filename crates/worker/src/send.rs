@@ -1,36 +1,38 @@
 //! The life of one delivery: prepare → sign → send → classify → record. All but send are pure or one statement.
 
+mod came;
 mod load;
 mod request;
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Instant;
 
 use chrono::{DateTime, Utc};
 use posthorn_domain::delivery::{
-    Cause, ErrorKind, Next, Outcome, Standing, Trigger, Why, classify, classify_error, next,
+    Cause, ErrorKind, Next, Outcome, Standing, Trigger, Why, classify_error, next,
 };
 use posthorn_domain::endpoint::{KeepResponses, StateCause};
 use posthorn_domain::id::ReplayId;
 use posthorn_domain::limits;
-use posthorn_egress::{Answer, Egress, Outgoing, Sent};
+use posthorn_egress::{Egress, Outgoing, Sent};
 use posthorn_store::clock::Clock;
 use posthorn_store::configuration::{ConfigCache, EndpointConfig, EndpointEntry};
-use posthorn_store::database::{Database, DatabaseError};
+use posthorn_store::database::Database;
 use posthorn_store::entropy::Entropy;
 use posthorn_store::gone;
 use posthorn_store::pending::{self, Due, Load, ParkedEndpoint};
 use posthorn_store::record::{
-    Attempt, AttemptError, Consequence, DeliveryKey, Fact, KeptResponse, Retry, Source,
+    Attempt, AttemptError, Consequence, DeliveryKey, Fact, Retry, Source,
 };
 use posthorn_store::shards::Shards;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use self::came::{Came, cut, keeps, kept};
 use self::request::Content;
 use crate::circuit::{Attempted, Circuits};
 use crate::dispatch::{Dispatcher, Item};
 use crate::record::{Recorder, Unrecorded};
+use crate::step::bounded;
 
 pub use self::load::{LoadLoop, Loader};
 
@@ -136,9 +138,13 @@ impl Sender {
             // Boxed here and below: what seldom happens would be carried along, and moved, with every delivery.
             (Some(_), Some(why)) => Box::pin(self.set_aside(&item, why)).await,
             (Some(entry), None) => match self.prepare(&item, entry).await {
-                Some(_) if !self.may_begin(&item) => self.too_late(&item),
                 Some(prepared) if self.admitted(key, entry).await => {
-                    Some(self.attempt(prepared, entry).await)
+                    // Last of all: everything before it may have taken its time.
+                    if self.may_begin(&item) {
+                        Some(self.attempt(prepared, entry).await)
+                    } else {
+                        self.too_late(&item)
+                    }
                 }
                 Some(_) => Box::pin(self.set_aside(&item, Why::RateLimit)).await,
                 None => None,
@@ -175,7 +181,7 @@ impl Sender {
     }
 
     /// Whether the lease lets a request begin at this very moment. That was asked when the delivery left its lane; but a node that
-    /// has slept since, or waited for the row, may have lost its stream to another, which sends what is due (INV-6).
+    /// has slept since, waited for the row or for its rate, may have lost its stream to another, which sends what is due (INV-6).
     fn may_begin(&self, item: &Item) -> bool {
         match item {
             Item::Fresh(event, _) => event.stream.may_begin(&self.clock),
@@ -480,16 +486,6 @@ impl Sender {
     }
 }
 
-/// A step at the database, given up when nobody answers: one of the endpoint's slots hangs on it (INV-11, INV-13). What it
-/// was about is found again by the due timer.
-async fn bounded<T>(
-    step: impl Future<Output = Result<T, DatabaseError>>,
-) -> Result<T, DatabaseError> {
-    tokio::time::timeout(limits::STEP, step)
-        .await
-        .unwrap_or(Err(DatabaseError::PoolTimedOut))
-}
-
 /// Frees a delivery's slot should sending it panic: a fault of ours must not use up an endpoint's slots. A pending row
 /// is then found again by the due timer; a fresh event stays open, for recovery to find.
 struct Slot<'a> {
@@ -504,86 +500,5 @@ impl Drop for Slot<'_> {
             self.dispatcher.answered(self.key);
             self.dispatcher.recorded(std::iter::once(self.key));
         }
-    }
-}
-
-/// What came of a request, and what it means.
-struct Came {
-    outcome: Outcome,
-    answer: Option<Answer>,
-    error: Option<AttemptError>,
-    remote_address: Option<String>,
-}
-
-impl Came {
-    fn failed(kind: ErrorKind, detail: String) -> Self {
-        let error = Some(AttemptError {
-            kind,
-            detail: cut(detail),
-        });
-        Self {
-            outcome: classify_error(kind),
-            answer: None,
-            error,
-            remote_address: None,
-        }
-    }
-
-    fn answered(answer: Answer) -> Self {
-        let remote_address = answer.remote_address.map(|address| address.to_string());
-        let outcome = classify_error(ErrorKind::Status);
-        Self {
-            outcome,
-            answer: Some(answer),
-            error: None,
-            remote_address,
-        }
-    }
-
-    /// What an answer means by its endpoint's policy; words for the tenant where it is not a success.
-    fn judged(mut self, config: &EndpointConfig, now: DateTime<Utc>) -> Self {
-        let Some(answer) = &self.answer else {
-            return self;
-        };
-        self.outcome = classify(
-            answer.status,
-            answer.retry_after.as_deref(),
-            &config.fatal_statuses,
-            now,
-        );
-        if self.outcome != Outcome::Success {
-            let detail = request::explain(answer);
-            self.error = Some(AttemptError {
-                kind: ErrorKind::Status,
-                detail,
-            });
-        }
-        self
-    }
-}
-
-/// Words of a failure, no longer than is kept (INV-11): names and certificates of strangers stand in them.
-fn cut(detail: String) -> String {
-    match detail.char_indices().nth(limits::ERROR_DETAIL_CHARS) {
-        Some((end, _)) => detail.get(..end).unwrap_or_default().to_owned(),
-        None => detail,
-    }
-}
-
-fn keeps(keep: KeepResponses, success: bool) -> bool {
-    match keep {
-        KeepResponses::All => true,
-        KeepResponses::Failures => !success,
-        KeepResponses::None => false,
-    }
-}
-
-fn kept(answer: &Answer) -> KeptResponse {
-    let headers = serde_json::to_string(&answer.headers).unwrap_or_else(|_| "[]".to_owned());
-    KeptResponse {
-        headers,
-        body: answer.body.to_vec(),
-        size: answer.size,
-        cut: answer.cut,
     }
 }

@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use posthorn_domain::delivery::Why;
-use posthorn_domain::endpoint::EndpointState;
 use posthorn_domain::id::{EventId, TenantId};
-use posthorn_domain::limits;
-use posthorn_store::clock::Clock;
 use posthorn_store::pending::Due;
 use posthorn_store::read::event;
 use posthorn_store::record::DeliveryKey;
@@ -23,7 +20,7 @@ use crate::engine_scene::Scene;
 const PROMPT: Duration = Duration::from_secs(5);
 
 /// Submits `count` events at once through a node.
-async fn submit_all(node: &Node, tenant: TenantId, count: usize) {
+pub(crate) async fn submit_all(node: &Node, tenant: TenantId, count: usize) {
     let mut submitted = tokio::task::JoinSet::new();
     for _ in 0..count {
         let acceptor = node.acceptor.clone();
@@ -209,7 +206,7 @@ async fn engine_nodes_renew_and_accept_while_every_pooled_connection_waits() {
 }
 
 /// Connections of the program that wait for a lock.
-const WAITING: &str = "SELECT count(*) FROM pg_stat_activity
+pub(crate) const WAITING: &str = "SELECT count(*) FROM pg_stat_activity
      WHERE datname = current_database() AND application_name = 'posthorn' AND wait_event_type = 'Lock'";
 
 /// INV-13, D10: one event, two endpoints, and one of them hangs.
@@ -307,87 +304,6 @@ async fn engine_nodes_keep_slots_for_a_tenant_that_comes_after_a_flood() {
     scene.receiver.wait_for("/hang", 1500, AMPLE).await;
     node.accept(other, "{}").await;
     assert_eq!(scene.receiver.wait_for("/good", 1, PROMPT).await.len(), 1);
-}
-
-/// INV-13: what of one tenant is set aside, more than any queue holds and not to be written now, keeps nobody from being sent to.
-#[tokio::test]
-async fn engine_nodes_send_while_a_crowd_cannot_be_set_aside() {
-    let scene = Scene::begin().await;
-    for _ in 0..24 {
-        let endpoint = scene.endpoint("/paused").await;
-        scene.tenants.set(&endpoint, EndpointState::Paused).await;
-    }
-    let other = scene.tenants.tenant().await;
-    scene
-        .tenants
-        .endpoint(other, &scene.receiver.url("/good"))
-        .await;
-    let node = scene.node(Runs::All).await;
-    let mut locked = scene.database.superuser().await;
-    let mut tx = locked.begin().await.unwrap();
-    sqlx::query("LOCK TABLE pending IN EXCLUSIVE MODE")
-        .execute(&mut *tx)
-        .await
-        .unwrap();
-    submit_all(&node, scene.tenant, 400).await;
-    node.accept(other, "{}").await;
-    assert_eq!(scene.receiver.wait_for("/good", 1, PROMPT).await.len(), 1);
-}
-
-/// INV-13: single retries are found and sent while the piles that were found before them cannot be parked.
-#[tokio::test]
-async fn engine_nodes_look_on_for_what_is_due_while_piles_are_parked() {
-    let scene = Scene::begin().await;
-    scene.receiver.script("/pile", Reply::hang());
-    // More piles than one scan reads, so that not all of the singles are in the first.
-    for (path, endpoints, rows) in [("/pile", 40, 150), ("/single", 8, 1)] {
-        for _ in 0..endpoints {
-            let endpoint = scene.endpoint(path).await;
-            let (tenant, id) = (endpoint.tenant, endpoint.id);
-            scene.rows.fill_pending(tenant, id, rows).await;
-        }
-    }
-    let node = scene.node(Runs::All).await;
-    let mut locked = scene.database.superuser().await;
-    let mut tx = locked.begin().await.unwrap();
-    sqlx::query("LOCK TABLE pending IN EXCLUSIVE MODE")
-        .execute(&mut *tx)
-        .await
-        .unwrap();
-    tokio::select! {
-        _ = node.due.run_once() => unreachable!("the piles cannot be parked"),
-        requests = scene.receiver.wait_for("/single", 8, PROMPT) => assert_eq!(requests.len(), 8),
-    }
-}
-
-/// INV-6: what left its lane under a live lease, and was read when the lease had lapsed, is not sent: by then it may be
-/// another node's.
-#[tokio::test]
-async fn engine_nodes_send_nothing_that_was_read_after_the_lease_had_lapsed() {
-    let scene = Scene::begin().await;
-    let endpoint = scene.endpoint("/hook").await;
-    let node = scene.node(Runs::WithoutLease).await;
-    scene
-        .rows
-        .fill_pending(endpoint.tenant, endpoint.id, 1)
-        .await;
-    let mut locked = scene.database.superuser().await;
-    let mut tx = locked.begin().await.unwrap();
-    sqlx::query("LOCK TABLE events IN ACCESS EXCLUSIVE MODE")
-        .execute(&mut *tx)
-        .await
-        .unwrap();
-    node.due.run_once().await;
-    until("the row to be read", AMPLE, || async {
-        (scene.rows.number(WAITING).await == 1).then_some(())
-    })
-    .await;
-    let stream = node.keeper.present().unwrap();
-    let long_ago = Clock::start().monotonic().checked_sub(limits::LEASE_TTL);
-    stream.renewed(long_ago.unwrap());
-    tx.commit().await.unwrap();
-    node.settled().await;
-    assert_eq!(scene.receiver.requests().len(), 0);
 }
 
 /// Due rows of more endpoints than one scan reads are all found at one step of the timer.

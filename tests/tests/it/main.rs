@@ -10,6 +10,7 @@
 
 mod api;
 mod engine_accept;
+mod engine_aside;
 mod engine_circuit;
 mod engine_deadlines;
 mod engine_drain;
