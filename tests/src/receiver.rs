@@ -273,7 +273,7 @@ impl Shared {
     fn record(&self, request: Received) -> Reply {
         let reply = lock(&self.scripts)
             .get_mut(request.path())
-            .map_or_else(|| Reply::status(200), Script::next);
+            .map_or_else(|| Reply::status(200), |script| script.next(request.arrived));
         let count = {
             let mut requests = lock(&self.requests);
             requests.push(request);

@@ -243,6 +243,24 @@ pub const CIRCUIT_GIVEN_UP: Duration = Duration::from_hours(5 * 24);
 pub const PROBE_FIRST: Duration = Duration::from_secs(5);
 /// The longest time between two probes.
 pub const PROBE_LONGEST: Duration = Duration::from_mins(10);
+/// Requests a second to an endpoint that has begun to refuse them.
+pub const PACE_FIRST: f64 = 1.0;
+/// The fewest, however much it refuses.
+pub const PACE_LEAST: f64 = 0.1;
+/// With so many it is held back no longer.
+pub const PACE_MOST: f64 = 1000.0;
+/// How many more a second each one that is taken brings, as long as nothing was refused since: e times as many each second.
+pub const PACE_RISES: f64 = 1.0;
+/// The same after that: a tenth more each second.
+pub const PACE_GROWS: f64 = 0.1;
+/// Of so many answers in a row …
+pub const PACE_ANSWERS: u32 = 16;
+/// … so many refusals halve its pace.
+pub const PACE_REFUSED: u32 = 3;
+/// For how long after that requests begin whose answers do not count: limits of receivers are most often of a second.
+pub const PACE_HOLD: Duration = Duration::from_secs(1);
+/// How long after the last refusal a pace is forgotten.
+pub const PACE_KEPT: Duration = Duration::from_mins(10);
 /// How long it is kept that an endpoint is well again: nodes that were away for less hear of it.
 pub const HEALTH_KEPT: Duration = Duration::from_mins(10);
 /// How much earlier than the last look a look at what changed begins: longer than a statement that changes may take.

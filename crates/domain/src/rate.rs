@@ -1,10 +1,12 @@
-//! The rate of an endpoint: how many requests may start.
+//! The rate of an endpoint: how many requests may start, by its limit and by what it takes.
 
 mod bucket;
+mod pace;
 
 use crate::limits;
 
 pub use self::bucket::Bucket;
+pub use self::pace::{Answer, Pace};
 
 /// So many requests a second, and so many at once after a rest.
 #[derive(Debug, Clone, Copy, PartialEq)]

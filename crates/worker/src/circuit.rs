@@ -2,7 +2,8 @@
 //!
 //! Failures in a row are counted here, by each node for itself; when they open a circuit, and from then on, all nodes know by
 //! `endpoint_state`. While it is open or on its way back, the owner of the endpoint's shard alone sends, and the others park.
-//! A floor that a receiver asked for (Retry-After) holds for all.
+//! A floor that a receiver asked for (Retry-After) holds for all; after it, and where more is refused than now and then, the
+//! endpoint has a pace ([`Paces`]).
 //!
 //! An endpoint that is well and has no failure behind it costs a look at a counter.
 
@@ -10,7 +11,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use posthorn_domain::circuit::{Came, Circuit, is_given_up, probe_after};
@@ -18,6 +19,7 @@ use posthorn_domain::delivery::{ErrorKind, Outcome, Trigger, Why};
 use posthorn_domain::endpoint::StateCause;
 use posthorn_domain::id::{EndpointId, EventId, TenantId};
 use posthorn_domain::limits;
+use posthorn_domain::rate::Answer;
 use posthorn_store::clock::Clock;
 use posthorn_store::configuration::{ConfigCache, EndpointEntry, Snapshot};
 use posthorn_store::database::{Database, DatabaseError};
@@ -27,6 +29,7 @@ use posthorn_store::health::{self, HealthCache, HealthSnapshot, Opening, Probed,
 use posthorn_store::shards::Shards;
 
 use crate::dispatch::Allowance;
+use crate::pace::Paces;
 use crate::step::bounded;
 
 /// Which endpoint.
@@ -60,6 +63,7 @@ pub struct Circuits {
     counted: Mutex<HashMap<Of, Counted>>,
     /// How many these are, to be read without the lock.
     count: AtomicUsize,
+    paces: Paces,
 }
 
 /// What this node knows by itself of an endpoint.
@@ -77,7 +81,11 @@ pub(crate) struct Attempted {
     pub(crate) event: EventId,
     pub(crate) trigger: Trigger,
     pub(crate) outcome: Outcome,
+    /// What the endpoint answered, if it did.
+    pub(crate) status: Option<u16>,
     pub(crate) cause: Option<ErrorKind>,
+    /// When its request began.
+    pub(crate) began: Instant,
 }
 
 /// What the sweep is to do with what is parked for an endpoint that is enabled.
@@ -118,6 +126,7 @@ impl Circuits {
             cache,
             health,
             shards,
+            paces: Paces::new(clock.monotonic()),
             clock,
             entropy,
             counted: Mutex::default(),
@@ -137,7 +146,9 @@ impl Circuits {
         health: &HealthSnapshot,
         of: Of,
     ) -> Allowance {
-        let mut allowance = Allowance::of(config.endpoint(of.0, of.1).map(Arc::as_ref));
+        let entry = config.endpoint(of.0, of.1).map(Arc::as_ref);
+        let pace = entry.and_then(|entry| self.paces.limit(of, entry.config_seq));
+        let mut allowance = Allowance::of(entry).paced(pace);
         if health.is_empty() || allowance.shut.is_some() {
             return allowance;
         }
@@ -164,9 +175,40 @@ impl Circuits {
         allowance
     }
 
+    /// By the clock: what is over is forgotten, and an endpoint that asked another node for time has a pace here, too. Answers
+    /// the endpoints that something else may be sent to now, as far as their health does not say so.
+    pub(crate) fn look_again(&self, config: &Snapshot, health: &HealthSnapshot) -> Vec<Of> {
+        self.forget_failures(config, health);
+        let (now, at) = (self.clock.now(), self.clock.monotonic());
+        for of in health.endpoints() {
+            let floor = health.get(of.0, of.1).and_then(|health| health.retry_after);
+            if floor.is_some_and(|until| until > now)
+                && let Some(entry) = config.endpoint(of.0, of.1)
+            {
+                self.paces.asked(of, entry.config_seq, at);
+            }
+        }
+        self.paces.forget(config, at)
+    }
+
+    /// Whether some endpoint has a pace, so that requests have to ask for theirs.
+    pub(crate) fn holds_back(&self) -> bool {
+        !self.paces.is_empty()
+    }
+
+    /// Takes in what an attempt says of how much its endpoint takes. Answers whether something else may be sent from now on.
+    pub(crate) fn heard(&self, attempted: &Attempted, entry: &EndpointEntry) -> bool {
+        let answer = Answer::of(&attempted.outcome, attempted.status);
+        answer.is_some_and(|answer| {
+            let times = (attempted.began, self.clock.monotonic());
+            self.paces
+                .heard((attempted.of, entry.config_seq), answer, times)
+        })
+    }
+
     /// Forgets failures of endpoints whose circuit is open by now, for whatever comes after that is another run, and of those
     /// that are no more.
-    pub(crate) fn forget(&self, config: &Snapshot, health: &HealthSnapshot) {
+    fn forget_failures(&self, config: &Snapshot, health: &HealthSnapshot) {
         if self.count.load(Ordering::Relaxed) == 0 {
             return;
         }

@@ -14,6 +14,7 @@ mod circuit;
 mod dispatch;
 mod expire;
 mod housekeeping;
+mod pace;
 mod park;
 mod record;
 mod recover;

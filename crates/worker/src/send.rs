@@ -204,7 +204,7 @@ impl Sender {
     /// Whether the request may start now. The endpoint's lane has let it through by its rate, but what it needed was read since,
     /// and the rate counts when requests start. Waiting costs no attempt.
     async fn admitted(&self, key: DeliveryKey, entry: &EndpointEntry) -> bool {
-        if entry.rate_limit.is_none() {
+        if entry.rate_limit.is_none() && !self.circuits.holds_back() {
             return true;
         }
         for _ in 0..limits::ADMISSIONS {
@@ -365,7 +365,7 @@ impl Sender {
         if came.outcome == Outcome::Gone {
             Box::pin(self.disable(prepared.key, entry.config_seq)).await;
         } else {
-            self.count(&prepared, &came, entry).await;
+            self.count(&prepared, (&came, began), entry).await;
         }
         self.fact(prepared, came, decided, entry, (at, began))
     }
@@ -397,15 +397,26 @@ impl Sender {
     }
 
     /// What the attempt says of its endpoint.
-    async fn count(&self, prepared: &Prepared, came: &Came, entry: &EndpointEntry) {
+    async fn count(
+        &self,
+        prepared: &Prepared,
+        (came, began): (&Came, Instant),
+        entry: &EndpointEntry,
+    ) {
         let key = prepared.key;
         let attempted = Attempted {
             of: (key.tenant, key.endpoint),
             event: key.event,
             trigger: prepared.trigger,
             outcome: came.outcome,
+            status: came.answer.as_ref().map(|answer| answer.status),
             cause: came.error.as_ref().map(|error| error.kind),
+            began,
         };
+        // At once: what is to be told to other nodes takes its time, and meanwhile more would be refused.
+        if self.circuits.heard(&attempted, entry) {
+            self.dispatcher.allow_one(key.tenant, key.endpoint);
+        }
         if self.circuits.attempted(attempted, entry).await {
             self.dispatcher.allow_one(key.tenant, key.endpoint);
         }

@@ -1,6 +1,9 @@
 //! What a receiver does with a request.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 
@@ -201,6 +204,29 @@ impl Reply {
 pub struct Script {
     before: VecDeque<Reply>,
     last: Reply,
+    limit: Option<Limit>,
+}
+
+/// What a receiver takes.
+#[derive(Clone, Debug)]
+struct Limit {
+    per_second: usize,
+    /// When it took what it took within the last second.
+    taken: VecDeque<Instant>,
+    /// How it answers what is more.
+    over: Reply,
+}
+
+impl Limit {
+    fn takes(&mut self, at: Instant) -> bool {
+        let old = |first: &mut Instant| at.duration_since(*first) >= Duration::from_secs(1);
+        while self.taken.pop_front_if(old).is_some() {}
+        let takes = self.taken.len() < self.per_second;
+        if takes {
+            self.taken.push_back(at);
+        }
+        takes
+    }
 }
 
 impl Script {
@@ -210,6 +236,7 @@ impl Script {
         Self {
             before: VecDeque::new(),
             last: reply,
+            limit: None,
         }
     }
 
@@ -219,6 +246,7 @@ impl Script {
         Self {
             before: vec![reply.clone(); count].into(),
             last: reply,
+            limit: None,
         }
     }
 
@@ -241,7 +269,23 @@ impl Script {
         }
     }
 
-    pub(super) fn next(&mut self) -> Reply {
+    /// No more than so many in any second; what is more is answered by `over`, and uses up nothing of the script.
+    #[must_use]
+    pub fn at_most(self, per_second: usize, over: Reply) -> Self {
+        let limit = Some(Limit {
+            per_second,
+            taken: VecDeque::new(),
+            over,
+        });
+        Self { limit, ..self }
+    }
+
+    pub(super) fn next(&mut self, at: Instant) -> Reply {
+        if let Some(limit) = &mut self.limit
+            && !limit.takes(at)
+        {
+            return limit.over.clone();
+        }
         self.before.pop_front().unwrap_or_else(|| self.last.clone())
     }
 }

@@ -22,6 +22,7 @@ mod engine_keys;
 mod engine_leaves;
 mod engine_load;
 mod engine_nodes;
+mod engine_pace;
 mod engine_park;
 mod engine_plans;
 mod engine_rate;

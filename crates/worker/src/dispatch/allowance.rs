@@ -37,6 +37,16 @@ impl Allowance {
         }
     }
 
+    /// The same at this rate, where it is less than the endpoint's own.
+    pub(crate) fn paced(self, pace: Option<RateLimit>) -> Self {
+        let own = self.rate;
+        let less = pace.filter(|pace| own.is_none_or(|own| pace.per_second() < own.per_second()));
+        Self {
+            rate: less.or(own),
+            ..self
+        }
+    }
+
     /// What the configuration says. Of an endpoint that it does not know nothing is queued up: whoever sends finds out
     /// what became of it.
     #[must_use]

@@ -38,9 +38,9 @@ impl Dispatcher {
     /// By the clock: a floor passes, a shard changes hands.
     pub(super) fn look_again(&self) {
         let known = self.known();
-        self.circuits.forget(&known.config, &known.health);
+        let changed = self.circuits.look_again(&known.config, &known.health);
         let mut lanes = self.lanes();
-        for (tenant, endpoint) in known.health.endpoints() {
+        for (tenant, endpoint) in known.health.endpoints().chain(changed) {
             lanes.set_allowance(tenant, endpoint, self.allowance(&known, tenant, endpoint));
         }
         lanes.forget(self.clock.monotonic());
