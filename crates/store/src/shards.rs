@@ -9,6 +9,7 @@
 //! that is the worker's part.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use posthorn_domain::id::EndpointId;
@@ -82,6 +83,16 @@ impl Shards {
         self.keeper.sending()
     }
 
+    /// Those of these shards that the stream does not know as its own yet.
+    #[must_use]
+    pub fn new_among(&self, shards: &[i16]) -> Vec<i16> {
+        let known = self.owned();
+        let new = shards
+            .iter()
+            .filter(|shard| known.binary_search(shard).is_err());
+        new.copied().collect()
+    }
+
     /// The stream keeps these, in ascending order. Answers whether that is less than before.
     #[must_use]
     pub fn keep(&self, stream: i64, shards: Vec<i16>) -> bool {
@@ -104,6 +115,8 @@ pub struct Share {
     pub owned: Vec<i16>,
     /// How many it should own at most.
     pub part: usize,
+    /// For how long no other stream has lived, and so sent anything; `None` where there was none.
+    pub alone: Option<Duration>,
 }
 
 struct Look {
@@ -111,6 +124,7 @@ struct Look {
     sends: bool,
     nodes: i64,
     free: bool,
+    alone: Option<f64>,
 }
 
 impl Look {
@@ -121,9 +135,11 @@ impl Look {
         } else {
             0
         };
+        let alone = |seconds: f64| Duration::try_from_secs_f64(seconds.max(0.0)).ok();
         Share {
             owned: self.owned,
             part,
+            alone: self.alone.and_then(alone),
         }
     }
 }
@@ -158,7 +174,9 @@ async fn look(tx: &mut Transaction<'_, Postgres>, stream: i64) -> Result<Look, s
                   EXISTS (SELECT 1 FROM nodes WHERE stream = $1 AND state = 'open' AND sends) AS "sends!",
                   (SELECT count(*) FROM nodes WHERE state = 'open' AND sends) AS "nodes!",
                   EXISTS (SELECT 1 FROM shards
-                          WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.stream = shards.owner AND nodes.state = 'open')) AS "free!""#,
+                          WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.stream = shards.owner AND nodes.state = 'open')) AS "free!",
+                  (SELECT extract(epoch FROM clock_timestamp() - max(lease_until))::float8 FROM nodes
+                   WHERE stream <> $1) AS alone"#,
         stream,
     )
     .fetch_one(&mut **tx)

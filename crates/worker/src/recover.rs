@@ -13,7 +13,7 @@ use posthorn_store::due::DueHint;
 use posthorn_store::entropy::Entropy;
 use posthorn_store::lease::{self, Renewal};
 use posthorn_store::recover;
-use posthorn_store::shards::{self, Shards, Share};
+use posthorn_store::shards::{self, Shards};
 use posthorn_store::stream::StreamKeeper;
 
 use crate::dispatch::Dispatcher;
@@ -152,8 +152,12 @@ impl Keeping {
         let Some(stream) = self.keeper.present() else {
             return Ok(());
         };
-        let Share { mut owned, part } = shards::take(&self.database, stream.id()).await?;
-        let surplus = owned.split_off(part.min(owned.len()));
+        let share = shards::take(&self.database, stream.id()).await?;
+        let mut owned = share.owned;
+        let surplus = owned.split_off(share.part.min(owned.len()));
+        // Before they count as this node's: from then on it sends.
+        let taken = self.shards.new_among(&owned);
+        self.dispatcher.shards_taken(&taken, share.alone);
         if self.shards.keep(stream.id(), owned) {
             self.dispatcher.shards_given_up();
         }

@@ -51,3 +51,39 @@ async fn engine_homes_keep_one_rate_over_three_nodes() {
     }
     assert_eq!(scene.receiver.requests().len(), 60);
 }
+
+/// D27, INV-13: the home leaves when it has just used up the burst, and the next does not begin with another.
+#[tokio::test]
+async fn engine_homes_keep_the_rate_while_an_endpoint_changes_hands() {
+    let scene = Scene::begin().await;
+    let url = scene.receiver.url("/hook");
+    let limit = RateLimit::new(1.0, 10).unwrap();
+    scene
+        .tenants
+        .endpoint_with(scene.tenant, &url, |new| new.rate_limit = Some(limit))
+        .await;
+    let (acceptor, first) = scene.whole().await;
+    for _ in 0..14 {
+        acceptor.accept(event(scene.tenant, "{}")).await.unwrap();
+    }
+    scene.receiver.wait_for("/hook", 10, AMPLE).await;
+    first.shutdown().await;
+    let (_, next) = scene.whole().await;
+    let requests = scene.receiver.wait_for("/hook", 14, AMPLE).await;
+    let began = requests
+        .iter()
+        .map(|request| request.arrived)
+        .min()
+        .unwrap();
+    let late = Duration::from_millis(200);
+    for (at, request) in requests.iter().enumerate() {
+        let after = request.arrived.duration_since(began) + late;
+        let allowed = 10.0 + after.as_secs_f64();
+        assert!(
+            f64::from(u32::try_from(at + 1).unwrap()) <= allowed,
+            "number {} after {after:?}",
+            at + 1
+        );
+    }
+    next.shutdown().await;
+}

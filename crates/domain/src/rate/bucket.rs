@@ -63,6 +63,12 @@ impl Bucket {
         self.full_at <= nanos(now)
     }
 
+    /// Whatever was in it, it had no token left at `at`: somebody else may have taken them.
+    pub fn empty(&mut self, at: Duration) {
+        let all = self.tolerance.saturating_add(self.interval);
+        self.full_at = self.full_at.max(nanos(at).saturating_add(all));
+    }
+
     /// Goes on with another limit: as many tokens as are missing stay missing.
     pub fn set_limit(&mut self, limit: RateLimit, now: Duration) {
         let new = Self::full(limit);

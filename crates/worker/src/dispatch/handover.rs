@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use posthorn_domain::delivery::Why;
 use posthorn_domain::id::{EndpointId, TenantId};
@@ -16,6 +17,18 @@ use super::{Dispatcher, is_row};
 use crate::record::Recorder;
 
 impl Dispatcher {
+    /// These shards are about to be this node's; `ago` is for how long no other has sent, `None` where none ever did. What may be
+    /// sent to their endpoints by their rates is counted as though the other had sent all that it might until then.
+    pub fn shards_taken(&self, shards: &[i16], ago: Option<Duration>) {
+        if let Some(ago) = ago
+            && !shards.is_empty()
+        {
+            let now = self.clock.monotonic();
+            let until = now.checked_sub(ago).unwrap_or(now);
+            self.lanes().taken(shards, until);
+        }
+    }
+
     /// Some shards are no longer this node's: what is queued of theirs is let go of.
     pub fn shards_given_up(&self) {
         self.given_up.store(true, Ordering::Release);

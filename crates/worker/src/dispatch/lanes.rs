@@ -381,6 +381,11 @@ impl Lanes {
         std::mem::take(&mut self.evicted)
     }
 
+    /// These shards were another node's until then, and their tokens were its own to take.
+    pub(super) fn taken(&mut self, shards: &[i16], until: Instant) {
+        self.buckets.taken(shards, until);
+    }
+
     /// Forgets what need not be remembered.
     pub(super) fn forget(&mut self, now: Instant) {
         self.buckets.forget_full(now);

@@ -64,6 +64,19 @@ fn another_limit_keeps_the_tokens_that_are_missing() {
 }
 
 #[test]
+fn an_empty_bucket_fills_at_the_rate_and_never_gains_by_it() {
+    let mut bucket = Bucket::full(limit(10.0, 3));
+    bucket.empty(millis(1_000));
+    assert_eq!(bucket.take(millis(1_000)), Err(millis(1_100)));
+    let mut later = bucket;
+    assert_eq!([(); 3].map(|()| later.take(millis(1_300))), [Ok(()); 3]);
+    for _ in 0..2 {
+        bucket.empty(millis(0));
+        assert_eq!(bucket.take(millis(1_000)), Err(millis(1_100)));
+    }
+}
+
+#[test]
 fn the_slowest_and_the_fastest_rate_are_exact() {
     for (per_second, apart) in [(0.01, 100_000_000), (10_000.0, 100), (3.0, 333_334)] {
         let mut bucket = Bucket::full(limit(per_second, 1));

@@ -1,4 +1,5 @@
-//! The token buckets of this node. They outlive their lanes: a queue that was empty for a moment has no more tokens.
+//! The token buckets of this node. They outlive their lanes: a queue that was empty for a moment has no more tokens. And they begin
+//! empty where another node had them until now: an endpoint that changes hands has no more tokens either.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -9,7 +10,9 @@ use posthorn_domain::rate::{Bucket, RateLimit};
 /// A bucket for each endpoint that has a rate and was sent to lately.
 #[derive(Default)]
 pub(super) struct Buckets {
-    buckets: HashMap<EndpointId, (RateLimit, Bucket)>,
+    known: HashMap<EndpointId, (RateLimit, Bucket)>,
+    /// Until when the tokens of a shard were another node's to take, of those that this one has taken up.
+    taken: HashMap<u8, Duration>,
     /// The moment that their times are counted from.
     origin: Option<Instant>,
 }
@@ -38,10 +41,22 @@ impl Buckets {
         bucket.take(since).map_err(|at| at.saturating_sub(since))
     }
 
+    /// These shards were another node's until then, which may have used up every token of theirs.
+    pub(super) fn taken(&mut self, shards: &[i16], until: Instant) {
+        let (_, since) = self.since(until);
+        let shards = shards.iter().filter_map(|shard| u8::try_from(*shard).ok());
+        self.taken.extend(shards.map(|shard| (shard, since)));
+        for (endpoint, (_, bucket)) in &mut self.known {
+            if let Some(at) = self.taken.get(&endpoint.shard()) {
+                bucket.empty(*at);
+            }
+        }
+    }
+
     /// Forgets those that are full: new ones are, too.
     pub(super) fn forget_full(&mut self, now: Instant) {
         let (_, since) = self.since(now);
-        self.buckets.retain(|_, (_, bucket)| !bucket.is_full(since));
+        self.known.retain(|_, (_, bucket)| !bucket.is_full(since));
     }
 
     fn since(&mut self, now: Instant) -> (Instant, Duration) {
@@ -55,8 +70,15 @@ impl Buckets {
         (endpoint, limit): (EndpointId, RateLimit),
         since: Duration,
     ) -> &mut Bucket {
-        let full = || (limit, Bucket::full(limit));
-        let (known, bucket) = self.buckets.entry(endpoint).or_insert_with(full);
+        let taken = self.taken.get(&endpoint.shard());
+        let new = || {
+            let mut bucket = Bucket::full(limit);
+            if let Some(at) = taken {
+                bucket.empty(*at);
+            }
+            (limit, bucket)
+        };
+        let (known, bucket) = self.known.entry(endpoint).or_insert_with(new);
         if *known != limit {
             bucket.set_limit(limit, since);
             *known = limit;

@@ -97,6 +97,32 @@ fn a_queue_that_was_empty_for_a_moment_has_no_more_tokens() {
     assert_eq!(lanes.tenants.len(), 0);
 }
 
+/// The shard of every endpoint here.
+fn shard_of_the_endpoint() -> [i16; 1] {
+    [i16::from(key(1, 1, 0).endpoint.shard())]
+}
+
+/// INV-13: the tokens may all have been taken by the node that had it before.
+#[test]
+fn an_endpoint_that_changes_hands_begins_without_tokens() {
+    let (mut lanes, t) = (Lanes::default(), now());
+    lanes.taken(&shard_of_the_endpoint(), t);
+    queue(&mut lanes, 20, t, rate(10.0, 3));
+    assert_eq!(start_all(&mut lanes, t + 99 * MS), 0);
+    assert_eq!(start_all(&mut lanes, t + 100 * MS), 1);
+    assert_eq!(start_all(&mut lanes, t + 10_000 * MS), 3);
+    lanes.taken(&shard_of_the_endpoint(), t + 20_000 * MS);
+    assert_eq!(start_all(&mut lanes, t + 20_099 * MS), 0);
+}
+
+#[test]
+fn an_endpoint_that_nobody_has_sent_to_for_long_begins_with_its_burst() {
+    let (mut lanes, t) = (Lanes::default(), now());
+    lanes.taken(&shard_of_the_endpoint(), t);
+    queue(&mut lanes, 20, t + 300 * MS, rate(10.0, 3));
+    assert_eq!(start_all(&mut lanes, t + 300 * MS), 3);
+}
+
 #[test]
 fn a_rate_that_is_lifted_is_lifted_at_once_and_one_that_is_set_again_knows_its_level() {
     let (mut lanes, t) = (Lanes::default(), now());
@@ -167,5 +193,42 @@ proptest::proptest! {
             }
         }
         proptest::prop_assert!(starts.len() >= usize::try_from(burst).unwrap().min(16));
+    }
+
+    /// INV-13, D27: whoever has the endpoint when, no window has more starts than burst and rate allow.
+    #[test]
+    fn no_window_has_more_starts_than_a_rate_allows_whenever_the_endpoint_changes_hands(
+        per_second in 0.5..200.0_f64,
+        burst in 1..20_u32,
+        hands in proptest::collection::vec(1..3_000_u64, 1..8),
+    ) {
+        let mut nodes = [Lanes::default(), Lanes::default()];
+        let (mut at, mut starts) = (now(), Vec::new());
+        let allowed = rate(per_second, burst);
+        for (turn, span) in hands.into_iter().enumerate() {
+            let lanes = &mut nodes[turn % 2];
+            if turn > 0 {
+                lanes.taken(&shard_of_the_endpoint(), at);
+            }
+            let end = at + Duration::from_millis(span);
+            for event in 0..64 {
+                let of = key(1, 1, 1000 * u128::try_from(turn).unwrap() + event);
+                let _ = lanes.push(fresh(of, 10), at, || allowed);
+            }
+            while at < end {
+                starts.extend((0..start_all(lanes, at)).map(|_| at));
+                at = lanes.next_at().unwrap_or(end).clamp(at + Duration::from_micros(1), end);
+            }
+            for (item, _) in lanes.overdue(at + Duration::from_secs(1)) {
+                lanes.recorded(item.key());
+            }
+        }
+        for (first, from) in starts.iter().enumerate() {
+            for (last, to) in starts.iter().enumerate().skip(first) {
+                let window = to.saturating_duration_since(*from).as_secs_f64();
+                let count = f64::from(u32::try_from(last - first + 1).unwrap());
+                proptest::prop_assert!(count <= f64::from(burst) + per_second * window + 1e-6);
+            }
+        }
     }
 }
