@@ -272,6 +272,14 @@ pub const HEALTH_OVERLAP: Duration = Duration::from_secs(15);
 pub const LEASE_TTL: Duration = Duration::from_secs(8);
 /// How often a lease is renewed, and the watermark written with it.
 pub const WATERMARK_EVERY: Duration = Duration::from_secs(1);
+/// Events, of all streams, that one window of a recovery reads.
+pub const RECOVER_EVENTS: i64 = 20_000;
+/// Deliveries that one window of a recovery probes, and may write.
+pub const RECOVER_DELIVERIES: i64 = 10_000;
+/// The shortest window, in milliseconds. It is taken whatever it holds: one event may have as many deliveries as that.
+pub const RECOVER_WINDOW_LEAST_MS: i64 = 1;
+/// The longest window, in milliseconds: a day, as a leaf of the log.
+pub const RECOVER_WINDOW_MOST_MS: i64 = 24 * 60 * 60 * 1000;
 /// How often a node looks for changes of the configuration.
 pub const CONFIG_POLL: Duration = Duration::from_millis(250);
 /// After how long a change of the configuration is in force on every node that reaches the database and is not overloaded:

@@ -1,7 +1,8 @@
 //! Recovery: what a closed stream left open, and nothing else, becomes pending (INV-2).
 
 use posthorn_domain::id::EventId;
-use posthorn_store::recover::recover;
+use posthorn_domain::limits;
+use posthorn_store::recover::{Recoverer, recover};
 use posthorn_store::{oracle, shards};
 use posthorn_tests::engine::{AMPLE, Node, Runs};
 use posthorn_tests::receiver::Reply;
@@ -316,4 +317,99 @@ async fn engine_recover_finds_events_that_are_newer_than_their_streams_lease() {
         .run("UPDATE nodes SET lease_until = now() - interval '1 hour' WHERE state = 'closed'")
         .await;
     assert_eq!(left.recover().await, 1);
+}
+
+/// 400 events of two seconds, of the stream that is closed, for each of 50 endpoints.
+const MANY: &str =
+    "INSERT INTO events (tenant_id, id, stream, type, endpoints, content_type, codec, size, payload)
+     SELECT e.tenant_id, (left(posthorn_uuid_floor(now() - interval '2 minutes' + n * interval '5 ms')::text, 14)
+                          || '7' || lpad(to_hex(n % 4096), 3, '0') || '-8000-' || lpad(to_hex(n), 12, '0'))::uuid,
+            nodes.stream, 'order.paid', array_agg(e.id), 'application/json', 0, 2, '{}'
+     FROM endpoints AS e, nodes, generate_series(1, 400) AS n
+     WHERE nodes.state = 'closed'
+     GROUP BY e.tenant_id, nodes.stream, n";
+
+const PENDING: &str = "SELECT count(*) FROM pending";
+
+impl Left {
+    /// The stream is closed, and nothing in it has been looked at since this long ago.
+    async fn closed_with_a_watermark(&self, ago: &'static str) {
+        self.close().await;
+        self.scene.rows.run(ago).await;
+    }
+
+    async fn recoverer(&self) -> Recoverer {
+        let begun = Recoverer::begin(&self.node.database, self.stream).await;
+        begun.unwrap().unwrap()
+    }
+}
+
+/// INV-11: a watermark that stood still for long is no reason for as many statements as it is seconds old.
+#[tokio::test]
+async fn engine_recover_of_a_stream_whose_watermark_is_days_old_takes_few_steps() {
+    let left = Left::open().await;
+    left.closed_with_a_watermark(
+        "UPDATE nodes SET watermark = posthorn_uuid_floor(now() - interval '6 days') WHERE state = 'closed'",
+    )
+    .await;
+    let mut recoverer = left.recoverer().await;
+    let (mut steps, mut written) = (0, 0);
+    while let Some(rows) = recoverer.step().await.unwrap() {
+        steps += 1;
+        written += rows;
+    }
+    assert_eq!(written, 1);
+    assert!(steps <= 20, "{steps}");
+}
+
+/// INV-2: a recovery that is killed leaves a watermark that tells the truth, and the next goes on from there.
+#[tokio::test]
+async fn engine_recover_goes_on_where_a_recovery_that_was_killed_had_come_to() {
+    let left = Left::open().await;
+    left.scene
+        .rows
+        .multiply_endpoint(left.endpoint.id, 49)
+        .await;
+    left.closed_with_a_watermark(
+        "UPDATE nodes SET watermark = posthorn_uuid_floor(now() - interval '3 minutes') WHERE state = 'closed'",
+    )
+    .await;
+    left.scene.rows.run(MANY).await;
+    let mut killed = left.recoverer().await;
+    let mut written = 0;
+    while written == 0 {
+        written = killed.step().await.unwrap().unwrap();
+    }
+    drop(killed);
+    let above = "SELECT count(*) FROM events JOIN nodes USING (stream) WHERE id > watermark";
+    let before = left.scene.rows.number(above).await;
+    assert!((1..401).contains(&before), "{before} left");
+    assert_eq!(oracle::lost(&left.node.database, 10).await.unwrap(), []);
+    let rest = left.recover().await;
+    assert_eq!(left.scene.rows.number(PENDING).await, 400 * 50 + 1);
+    assert_eq!(written + rest, 400 * 50 + 1);
+    assert_eq!(oracle::lost(&left.node.database, 10).await.unwrap(), []);
+}
+
+/// INV-11: no statement writes more than so many rows, however full the log is.
+#[tokio::test]
+async fn engine_recover_writes_no_more_rows_at_a_time_than_it_may() {
+    let left = Left::open().await;
+    left.scene
+        .rows
+        .multiply_endpoint(left.endpoint.id, 49)
+        .await;
+    left.closed_with_a_watermark(
+        "UPDATE nodes SET watermark = posthorn_uuid_floor(now() - interval '2 hours') WHERE state = 'closed'",
+    )
+    .await;
+    left.scene.rows.run(MANY).await;
+    let mut recoverer = left.recoverer().await;
+    let mut most = 0;
+    while let Some(rows) = recoverer.step().await.unwrap() {
+        most = most.max(rows);
+    }
+    let may = u64::try_from(limits::RECOVER_DELIVERIES).unwrap();
+    assert!((1..=may).contains(&most), "{most}");
+    assert_eq!(left.scene.rows.number(PENDING).await, 400 * 50 + 1);
 }
