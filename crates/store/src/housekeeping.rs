@@ -10,7 +10,8 @@
 //!    that little is left to copy in step 3;
 //! 2. [`Housekeeper::raise_floor`]: from then on nothing becomes pending whose event is at or below the floor, unless it
 //!    is in `kept_events`. The row of `retention` is the *gate*: whoever makes a delivery pending holds it FOR KEY SHARE
-//!    until it commits, whoever removes what a pending row needs holds it FOR UPDATE;
+//!    until it commits, whoever removes what a pending row needs holds it FOR UPDATE, both behind a turnstile that lets
+//!    nobody pass whoever waits;
 //! 3. [`Housekeeper::keep`] once more, and then [`Housekeeper::kept`];
 //! 4. [`Housekeeper::empty`] truncates the leaves that are wholly below;
 //! 5. [`Housekeeper::drop_leaves`] drops those that nothing refers to any more.
@@ -121,7 +122,22 @@ impl Housekeeper {
 }
 
 /// Nobody makes anything pending while this transaction lasts; whoever began to, has committed.
+///
+/// A lock on a row is not enough: PostgreSQL lets FOR KEY SHARE pass whoever waits FOR UPDATE, for as long as there is always
+/// one who holds it. So there is a turnstile before the gate, an advisory lock that is handed out in the order in which it
+/// is asked for: whoever makes something pending takes it shared, in the statement in which it then reads the row.
+///
+/// While this waits for those who are inside, the others wait behind it: no longer than [`limits::GATE_WAIT`].
 async fn close_gate(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "SELECT set_config('lock_timeout', $1, true) AS wait",
+        format!("{}ms", limits::GATE_WAIT.as_millis()),
+    )
+    .fetch_one(&mut *connection)
+    .await?;
+    sqlx::query!("SELECT pg_advisory_xact_lock(hashtext('posthorn_gate'))")
+        .execute(&mut *connection)
+        .await?;
     sqlx::query_scalar!("SELECT one FROM retention FOR UPDATE")
         .fetch_one(connection)
         .await?;

@@ -119,9 +119,11 @@ async fn insert(
 ) -> Result<(), ReplayError> {
     let (tenant, endpoint, event) = (scope.tenant().uuid(), id.endpoint.uuid(), id.event.uuid());
     // Held until the commit: the floor rises before it or after it, and nothing that it keeps is removed meanwhile.
-    let gate = sqlx::query!("SELECT floor FROM retention FOR KEY SHARE")
-        .fetch_one(&mut **tx)
-        .await?;
+    let gate = sqlx::query!(
+        "SELECT floor FROM retention, pg_advisory_xact_lock_shared(hashtext('posthorn_gate')) FOR KEY SHARE OF retention"
+    )
+    .fetch_one(&mut **tx)
+    .await?;
     // A look of its own, since what was kept while the lock was waited for is not seen by the statement that waited.
     let kept = event > gate.floor
         || sqlx::query_scalar!(

@@ -215,7 +215,7 @@ async fn retry_fresh(
     }
     sqlx::query!(
         "WITH gate AS MATERIALIZED (
-             SELECT floor FROM retention FOR KEY SHARE
+             SELECT floor FROM retention, pg_advisory_xact_lock_shared(hashtext('posthorn_gate')) FOR KEY SHARE OF retention
          )
          INSERT INTO pending (tenant_id, endpoint_id, event_id, shard, due, n, step, since, ends_at, why)
          SELECT k.tenant_id, k.endpoint_id, k.event_id, k.shard,
@@ -375,7 +375,7 @@ pub(super) async fn parked(tx: &mut Tx<'_>, facts: &[Fact]) -> Result<(), sqlx::
     }
     sqlx::query!(
         "WITH gate AS MATERIALIZED (
-             SELECT floor FROM retention FOR KEY SHARE
+             SELECT floor FROM retention, pg_advisory_xact_lock_shared(hashtext('posthorn_gate')) FOR KEY SHARE OF retention
          )
          INSERT INTO pending (tenant_id, endpoint_id, event_id, shard, due, n, step, since, ends_at, why)
          SELECT k.tenant_id, k.endpoint_id, k.event_id, k.shard, CASE WHEN k.due THEN now() END, 1, 0, 1, k.ends_at, k.why

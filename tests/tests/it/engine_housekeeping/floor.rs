@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use posthorn_domain::delivery::{ErrorKind, Trigger, Why};
-use posthorn_domain::id::DeliveryId;
+use posthorn_domain::id::{DeliveryId, EventId};
 use posthorn_store::clock::Clock;
 use posthorn_store::entropy::Entropy;
 use posthorn_store::record::{
@@ -14,6 +14,7 @@ use posthorn_store::replay::{ReplayError, replay_dead_letter};
 use posthorn_tests::engine::{AMPLE, Runs};
 use posthorn_tests::wait::until;
 use sqlx::Executor as _;
+use tokio::task::JoinSet;
 
 use super::{WITHOUT_PAYLOAD, days};
 use crate::engine_scene::Scene;
@@ -206,4 +207,40 @@ async fn engine_housekeeping_lets_go_of_a_result_whose_day_is_gone_and_records_t
     assert_eq!(scene.rows.outcomes(young).await, ["failed"]);
     assert!(scene.rows.pending(young).await.is_some());
     assert_eq!(scene.rows.pending(gone).await, None);
+}
+
+/// INV-11: the gate is asked for while there is always somebody inside, and is not waited for in vain.
+#[tokio::test]
+async fn engine_housekeeping_raises_the_floor_while_something_is_always_being_made_pending() {
+    let scene = Scene::begin().await;
+    let endpoint = scene.endpoint("/hook").await;
+    let old = scene.old(&endpoint, 40).await;
+    let mut crowd = JoinSet::new();
+    for _ in 0..6 {
+        let mut writer = scene.writing();
+        crowd.spawn(async move {
+            loop {
+                let facts: Vec<_> = (0..64).map(|_| parked(some_event_of(old))).collect();
+                writer.record(&facts).await.unwrap();
+            }
+        });
+    }
+    until("the crowd to be at work", AMPLE, || async {
+        let pending = "SELECT count(*) FROM pending";
+        (scene.rows.number(pending).await > 2_000).then_some(())
+    })
+    .await;
+    let mut housekeeper = scene.housekeeper().await;
+    for number in [35, 34, 33, 32, 31] {
+        let floor = housekeeper.raise_floor(days(number)).await.unwrap();
+        let above = floor.floor.minted_at() + TimeDelta::days(i64::from(number) + 1);
+        assert!(above >= Clock::start().now());
+    }
+    crowd.shutdown().await;
+}
+
+/// An event of this moment that nobody has accepted, for the same endpoint.
+fn some_event_of(key: DeliveryKey) -> DeliveryKey {
+    let event = EventId::mint(Clock::start().now(), Entropy.bytes());
+    DeliveryKey { event, ..key }
 }
