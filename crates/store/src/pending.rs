@@ -84,6 +84,36 @@ pub async fn scan(
         .collect())
 }
 
+/// Of what is due for an endpoint, the first that a person asked for by itself, if there is one.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn asked_for(
+    database: &Database,
+    of: ParkedEndpoint,
+) -> Result<Option<Due>, sqlx::Error> {
+    let row = sqlx::query!(
+        r#"SELECT event_id, n, due AS "due!" FROM pending
+           WHERE shard = $3 AND tenant_id = $1 AND endpoint_id = $2 AND due <= now() AND why = 'replay' AND replay_id IS NULL
+           ORDER BY due
+           LIMIT 1"#,
+        of.tenant.uuid(),
+        of.endpoint.uuid(),
+        i16::from(of.endpoint.shard()),
+    )
+    .fetch_optional(database.scans())
+    .await?;
+    Ok(row.map(|row| Due {
+        key: DeliveryKey {
+            tenant: of.tenant,
+            endpoint: of.endpoint,
+            event: EventId::from_uuid(row.event_id),
+        },
+        n: u32::try_from(row.n).unwrap_or(0),
+        due: Some(row.due),
+    }))
+}
+
 /// Parks what of an endpoint is due, but for these events, which are about to be sent: one statement, and at most
 /// [`limits::PARK_ROWS`] rows, the earliest first. Answers how many.
 ///

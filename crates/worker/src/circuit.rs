@@ -297,7 +297,8 @@ impl Circuits {
             Some(SharedCircuit::Open {
                 opened_at, probes, ..
             }) => {
-                let told = (attempted.trigger == Trigger::Probe)
+                // What was under way when it opened says nothing new. What somebody asked for is sent as a probe.
+                let told = matches!(attempted.trigger, Trigger::Probe | Trigger::Replay)
                     .then(|| self.probe_came(came, cause, revision, (opened_at, probes)));
                 (false, told)
             }

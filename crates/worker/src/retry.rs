@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use posthorn_domain::delivery::Why;
+use posthorn_domain::id::EventId;
 use posthorn_domain::limits;
 use posthorn_store::clock::Clock;
 use posthorn_store::database::{Database, DatabaseError};
@@ -133,9 +134,23 @@ impl DueTimer {
         };
         let mut parked = 0;
         for (of, why) in overfull {
-            let held = self.dispatcher.holding(of.tenant, of.endpoint);
+            let mut held = self.dispatcher.holding(of.tenant, of.endpoint);
+            if why == Why::Circuit {
+                held.extend(self.try_what_was_asked_for(of).await?);
+            }
             parked += pending::park_due(&self.database, of.tenant, of.endpoint, why, &held).await?;
         }
         Ok(parked)
+    }
+
+    /// A person who has a delivery sent again wants to see whether its endpoint takes it: while its circuit is open that is a
+    /// probe before its time, if no other request is under way. Answers the event that is sent.
+    async fn try_what_was_asked_for(
+        &self,
+        of: ParkedEndpoint,
+    ) -> Result<Option<EventId>, DatabaseError> {
+        let asked = pending::asked_for(&self.database, of).await?;
+        let sent = asked.filter(|row| self.dispatcher.offer_probe(*row));
+        Ok(sent.map(|row| row.key.event))
     }
 }

@@ -240,7 +240,10 @@ impl Sender {
             }),
             Item::Pending(due) => self.load(due).await,
             Item::Probe(due) => self.load(due).await.map(|prepared| Prepared {
-                trigger: Trigger::Probe,
+                trigger: match prepared.trigger {
+                    Trigger::Replay => Trigger::Replay,
+                    _ => Trigger::Probe,
+                },
                 ..prepared
             }),
         }

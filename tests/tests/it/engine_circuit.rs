@@ -252,3 +252,28 @@ async fn engine_circuit_starts_no_request_after_a_410() {
     node.settled().await;
     assert_eq!(scene.receiver.requests().len(), 16);
 }
+
+/// A person who has a delivery sent again is not put off to the next probe: it is one. Another that is asked for meanwhile waits.
+#[tokio::test]
+async fn engine_circuit_takes_a_replay_that_somebody_asked_for_as_its_probe() {
+    let scene = Scene::begin().await;
+    let script = Script::first(1, Reply::status(200).after(AMPLE / 60)).then(Reply::status(500));
+    let (node, _endpoint) = scene.broken(script, 3).await;
+    scene
+        .rows
+        .run("UPDATE endpoint_state SET next_probe_at = now() + interval '1 hour', changed_at = now()")
+        .await;
+    node.health.refresh().await.unwrap();
+    let asked = "UPDATE pending SET due = now(), why = 'replay'
+                 WHERE event_id IN (SELECT event_id FROM pending ORDER BY event_id DESC LIMIT 2)";
+    assert_eq!(scene.rows.run(asked).await, 2);
+    node.due.run_once().await;
+    node.parking.run_once().await;
+    scene.attempted(&node, "/hook", 1).await;
+    let replayed = "SELECT count(*) FROM attempts WHERE trigger = 'replay' AND outcome = 'success'";
+    assert_eq!(scene.rows.number(replayed).await, 1);
+    assert_eq!(scene.receiver.requests().len(), 1);
+    assert_eq!(scene.circuits().await, [0, 1, 0]);
+    let waits = "SELECT count(*) FROM pending WHERE due IS NULL AND why = 'replay'";
+    assert_eq!(scene.rows.number(waits).await, 1);
+}
