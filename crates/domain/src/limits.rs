@@ -162,6 +162,16 @@ pub const FLUSH_BYTES: usize = 1024 * 1024;
 pub const FLUSH_HANDOVERS: usize = 5000;
 /// How long a flush waits for company under load.
 pub const FLUSH_LINGER: Duration = Duration::from_millis(2);
+/// A flush of so many events waits for no more.
+pub const FLUSH_COMPANY: usize = 64;
+/// A flush waits when so many events may be expected in that time.
+pub const FLUSH_COMPANY_EXPECTED: f64 = 4.0;
+/// Bytes that an event may add to a flush and still be a small one; larger ones have a lane of their own.
+pub const SMALL_EVENT_BYTES: usize = 64 * 1024;
+/// Bytes of a tenant's turn in a flush of small events.
+pub const SMALL_TURN_BYTES: i64 = 8 * 1024;
+/// Bytes of a tenant's turn in a flush of large events.
+pub const LARGE_TURN_BYTES: i64 = 256 * 1024;
 /// How long a flush waits for another flush that is taking one of its keys: some commits' time, for meanwhile all
 /// wait that are in the same flush.
 pub const KEY_WAIT: Duration = Duration::from_millis(100);
@@ -169,9 +179,10 @@ pub const KEY_WAIT: Duration = Duration::from_millis(100);
 pub const KEY_WAIT_AGAIN: Duration = Duration::from_millis(10);
 /// How long the rows of such a batch are tried; after that the callers are told to come back.
 pub const KEY_CONTEST: Duration = Duration::from_secs(1);
-/// Events waiting to be flushed; over it callers get 503.
+/// Events of a lane that wait for their flush or are in it. A tenant may have as many there as are left free beside it, alone
+/// half; over it its callers get 503.
 pub const ACCEPT_QUEUE_ROWS: usize = 8192;
-/// Bytes waiting to be flushed; over it callers get 503.
+/// The same in bytes.
 pub const ACCEPT_QUEUE_BYTES: usize = 64 * 1024 * 1024;
 
 // Dispatching and recording.

@@ -1,16 +1,18 @@
 //! Accept: an event becomes durable together with the list of endpoints that it is for (INV-1).
 //!
-//! match in memory → mint the id → batch → one statement → answer. [`Acceptor`] is the caller's side,
-//! [`Batcher`] owns the connection and flushes. An answer is given only after PostgreSQL has said that
+//! match in memory → mint the id → queue → one statement for many → answer. [`Acceptor`] is the caller's side,
+//! [`Batcher`] owns the connections and flushes. An answer is given only after PostgreSQL has said that
 //! the batch is committed; where that is not known the same ids are sent again until it is. An event that its
 //! tenant submitted before, under the same key, is answered as it was then and written no second time.
 
-mod batch;
+mod batcher;
 mod encode;
 mod flush;
 mod handover;
 mod keys;
+mod lane;
 mod memory;
+mod queue;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,9 +25,10 @@ use posthorn_domain::header::CustomHeaders;
 use posthorn_domain::id::{EndpointId, EventId, TenantId};
 use posthorn_domain::limits;
 use posthorn_domain::metadata::Metadata;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
-pub use self::batch::Batcher;
+pub use self::batcher::Batcher;
+use self::batcher::Queues;
 use self::flush::Row;
 pub use self::keys::EventKeys;
 use self::memory::Memory;
@@ -138,6 +141,7 @@ impl FreshEvent {
 }
 
 /// What accept needs.
+#[derive(Clone)]
 pub struct AcceptorParts {
     /// For the flushes' connection.
     pub database: Database,
@@ -165,9 +169,7 @@ struct Inner {
     cache: ConfigCache,
     keeper: Arc<StreamKeeper>,
     shards: Shards,
-    rows: mpsc::Sender<Row>,
-    /// Bytes that may wait in the queue, in KiB.
-    budget: Arc<Semaphore>,
+    queues: Queues,
     /// What is accepted and still in memory.
     memory: Memory,
     /// The batcher has lost its database: answer at once instead of queueing.
@@ -179,17 +181,16 @@ impl Acceptor {
     /// An acceptor and its batcher.
     #[must_use]
     pub fn new(parts: AcceptorParts) -> (Self, Batcher) {
-        let (rows, queue) = mpsc::channel(limits::ACCEPT_QUEUE_ROWS);
+        let queues = Queues::default();
         let away = Arc::new(AtomicBool::new(false));
         let (cache, keeper) = (parts.cache.clone(), Arc::clone(&parts.keeper));
         let shards = parts.shards.clone();
-        let batcher = Batcher::new(parts, queue, Arc::clone(&away));
+        let batcher = Batcher::new(parts, queues.clone(), &away);
         let inner = Inner {
             cache,
             keeper,
             shards,
-            rows,
-            budget: Arc::new(Semaphore::new(limits::ACCEPT_QUEUE_BYTES / 1024)),
+            queues,
             memory: Memory::default(),
             away,
             stopping: AtomicBool::new(false),
@@ -214,19 +215,14 @@ impl Acceptor {
         if inner.away.load(Ordering::Acquire) {
             return Err(AcceptError::Unavailable);
         }
-        // Room first, the id last: once an id is open its row must reach the batcher.
-        let kib = u32::try_from(new.payload.len() / 1024 + 1).map_err(|_| AcceptError::Busy)?;
-        let room = Arc::clone(&inner.budget)
-            .try_acquire_many_owned(kib)
-            .map_err(|_| AcceptError::Busy)?;
-        let place = inner.rows.try_reserve().map_err(|error| match error {
-            mpsc::error::TrySendError::Full(()) => AcceptError::Busy,
-            mpsc::error::TrySendError::Closed(()) => AcceptError::ShuttingDown,
-        })?;
         let snapshot = inner.cache.snapshot();
         let tenant = snapshot.tenant(new.tenant).ok_or(AcceptError::TenantGone)?;
         let endpoints = tenant.matching(&new.event_type);
         let handovers = handover::of(tenant, &endpoints, &inner.shards);
+        // Room first, the id last: once an id is open its row must reach the batcher.
+        let bytes = queue::weight(new.payload.len(), endpoints.len(), new.keys.is_some());
+        let queue = inner.queues.of(bytes);
+        let place = queue.reserve(new.tenant, bytes)?;
         let taken = inner
             .memory
             .take(new.tenant, new.payload.len(), endpoints.len())
@@ -234,7 +230,7 @@ impl Acceptor {
         let (codec, stored) = encode::encode(&new.payload);
         let (reply, answer) = oneshot::channel();
         let id = inner.keeper.mint().ok_or(AcceptError::Unavailable)?;
-        place.send(Row {
+        queue.push(Row {
             new,
             id,
             endpoints,
@@ -247,7 +243,7 @@ impl Acceptor {
             contested: None,
             reply,
             taken,
-            _room: room,
+            _place: place,
         });
         match tokio::time::timeout(limits::ACCEPT_WAIT, answer).await {
             Ok(Ok(answer)) => answer,

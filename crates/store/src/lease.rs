@@ -11,8 +11,10 @@ use posthorn_domain::limits;
 use crate::database::Database;
 use crate::stream::Sending;
 
-/// The lane of a flush. There is one for now; the fence is kept by lane so that more need no new table.
-pub(crate) const LANE: i16 = 0;
+/// The lane of small events. Each lane has a row of `streams` as its fence.
+pub(crate) const SMALL: i16 = 0;
+/// The lane of large events.
+pub(crate) const LARGE: i16 = 1;
 
 /// What a renewal found.
 #[derive(Clone, Debug)]
@@ -61,9 +63,9 @@ pub async fn open(
     .execute(&mut *tx)
     .await?;
     sqlx::query!(
-        "INSERT INTO streams (stream, lane, state) VALUES ($1, $2, 'open')",
+        "INSERT INTO streams (stream, lane, state) SELECT $1, lane, 'open' FROM unnest($2::smallint[]) AS lanes (lane)",
         stream,
-        LANE
+        &[SMALL, LARGE][..],
     )
     .execute(&mut *tx)
     .await?;

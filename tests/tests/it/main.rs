@@ -34,6 +34,7 @@ mod engine_scene;
 mod engine_shards;
 mod engine_shutdown;
 mod engine_states;
+mod engine_turns;
 mod engine_walls;
 mod first_run;
 mod idempotency;

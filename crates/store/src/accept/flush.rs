@@ -8,12 +8,12 @@ use posthorn_domain::id::{EndpointId, EventId};
 use posthorn_domain::limits;
 use sqlx::PgConnection;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::handover::Handover;
+use super::queue::Place;
 use super::{AcceptError, Accepted, EventKeys, NewEvent, Taken};
-use crate::lease::LANE;
 
 /// One event in the queue or in a batch.
 pub(super) struct Row {
@@ -34,7 +34,7 @@ pub(super) struct Row {
     pub(super) contested: Option<Instant>,
     pub(super) reply: oneshot::Sender<Result<Accepted, AcceptError>>,
     pub(super) taken: Taken,
-    pub(super) _room: OwnedSemaphorePermit,
+    pub(super) _place: Place,
 }
 
 /// What PostgreSQL answered to a flush that ran to its end.
@@ -210,7 +210,7 @@ fn count(length: usize) -> i32 {
 /// have hand-overs, so that a batch without any pays nothing for them.
 pub(super) async fn flush(
     connection: &mut PgConnection,
-    stream: i64,
+    (stream, lane): (i64, i16),
     rows: &[Row],
 ) -> Result<Flushed, FlushError> {
     let c = Columns::of(rows);
@@ -221,7 +221,7 @@ pub(super) async fn flush(
                 Flushed,
                 $file,
                 stream,
-                LANE,
+                lane,
                 version,
                 &c.tenants,
                 &c.ids,

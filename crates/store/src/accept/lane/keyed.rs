@@ -2,12 +2,12 @@
 
 use posthorn_domain::limits;
 
-use super::{Batcher, PAUSE};
+use super::{Lane, PAUSE};
 use crate::accept::AcceptError;
 use crate::accept::flush::Row;
 use crate::accept::keys::{self, Standing};
 
-impl Batcher {
+impl Lane {
     /// Answers the rows that lost a key: their event, or another, is in the log by an earlier request.
     pub(super) async fn settle_keys(&mut self, rows: Vec<Row>) -> Vec<Row> {
         if rows.iter().all(|row| row.new.keys.is_none()) {

@@ -1,11 +1,13 @@
-//! The batcher: one flush under way, one filling.
+//! A lane of accept: one flush under way, one filling.
 //!
-//! What arrives while a flush is under way is the next batch; nothing lingers when the server is idle.
-//! Every row that it took ends answered, or stays open in its stream: for recovery to find.
+//! What arrives while a flush is under way is the next batch; under load a batch lingers for company, and never when the server
+//! is idle. Every row that was taken ends answered, or stays open in its stream: for recovery to find.
 
+mod doubts;
 mod keyed;
+mod pace;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,8 +19,10 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use self::pace::Pace;
 use super::flush::{self, FlushError, Flushed, Row};
 use super::handover;
+use super::queue::{Next, Queue};
 use super::{AcceptError, Accepted, AcceptorParts, FreshEvent};
 use crate::clock::Clock;
 use crate::configuration::ConfigCache;
@@ -30,26 +34,29 @@ use crate::stream::{Stream, StreamKeeper};
 /// How long a failed round waits before the next.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Takes rows from the queue and makes them durable.
-pub struct Batcher {
+/// Flushes one queue on one connection.
+pub(super) struct Lane {
+    number: i16,
     database: Database,
     cache: ConfigCache,
     keeper: Arc<StreamKeeper>,
     shards: Shards,
     clock: Clock,
-    queue: mpsc::Receiver<Row>,
-    /// Taken from the queue, and too much for the batch that was being filled.
-    first: Option<Row>,
     dispatch: mpsc::Sender<FreshEvent>,
     due: DueHint,
+    queue: Queue,
+    pace: Pace,
+    /// The database is away: callers are answered at once instead of queueing.
     away: Arc<AtomicBool>,
     connection: Option<PgConnection>,
 }
 
-impl Batcher {
+impl Lane {
+    /// A lane that flushes `queue` behind the fence of this number.
     pub(super) fn new(
+        number: i16,
         parts: AcceptorParts,
-        queue: mpsc::Receiver<Row>,
+        queue: Queue,
         away: Arc<AtomicBool>,
     ) -> Self {
         let AcceptorParts {
@@ -62,38 +69,49 @@ impl Batcher {
             due,
         } = parts;
         Self {
+            number,
             database,
             cache,
             keeper,
             shards,
             clock,
-            queue,
-            first: None,
             dispatch,
             due,
+            queue,
+            pace: Pace::default(),
             away,
             connection: None,
         }
     }
 
     /// Flushes until `stop`, then what is queued, then ends.
-    pub async fn run(mut self, stop: CancellationToken) {
-        while let Some(first) = self.next(&stop).await {
-            let batch = self.fill(first);
+    pub(super) async fn run(mut self, stop: CancellationToken) {
+        while let Some(batch) = self.next(&stop).await {
             self.settle(batch, &stop).await;
         }
     }
 
-    /// The first row of the next batch; `None` when the queue is closed and empty.
-    async fn next(&mut self, stop: &CancellationToken) -> Option<Row> {
-        if let Some(row) = self.first.take() {
-            return Some(row);
-        }
+    /// The next batch; `None` when the queue is closed and empty.
+    async fn next(&mut self, stop: &CancellationToken) -> Option<Vec<Row>> {
         loop {
+            if self.pace.expects_company(self.queue.waiting()) {
+                tokio::select! {
+                    () = self.queue.ready(limits::FLUSH_COMPANY) => {}
+                    () = self.clock.sleep(limits::FLUSH_LINGER) => {}
+                }
+            }
+            match self.queue.take() {
+                Next::Batch(rows) => {
+                    self.pace.took(rows.len(), self.clock.monotonic());
+                    return Some(rows);
+                }
+                Next::Ended => return None,
+                Next::Empty => {}
+            }
             let away = self.away.load(Ordering::Acquire);
             tokio::select! {
                 biased;
-                row = self.queue.recv() => return row,
+                () = self.queue.ready(1) => {}
                 () = stop.cancelled(), if !self.queue.is_closed() => self.queue.close(),
                 () = self.clock.sleep(PAUSE), if away => self.look_again().await,
             }
@@ -121,26 +139,6 @@ impl Batcher {
         if self.away.swap(false, Ordering::AcqRel) {
             tracing::info!("events are written again");
         }
-    }
-
-    /// Adds what is queued already, up to the bounds of a flush.
-    fn fill(&mut self, first: Row) -> Vec<Row> {
-        let mut bytes = weight(&first);
-        let mut handovers = first.handovers.len();
-        let mut rows = vec![first];
-        while rows.len() < limits::FLUSH_ROWS && bytes < limits::FLUSH_BYTES {
-            let Ok(row) = self.queue.try_recv() else {
-                break;
-            };
-            bytes += weight(&row);
-            handovers += row.handovers.len();
-            if handovers > limits::FLUSH_HANDOVERS {
-                self.first = Some(row);
-                break;
-            }
-            rows.push(row);
-        }
-        rows
     }
 
     /// Flushes until every row is answered, or the shutdown's patience ends: then what is left stays open.
@@ -177,7 +175,7 @@ impl Batcher {
         };
         let flushed = tokio::time::timeout(
             limits::FLUSH_WAIT,
-            flush::flush(connection, stream.id(), &rows),
+            flush::flush(connection, (stream.id(), self.number), &rows),
         )
         .await
         .unwrap_or(Err(FlushError::Unknown(sqlx::Error::PoolTimedOut)));
@@ -296,49 +294,6 @@ impl Batcher {
         left
     }
 
-    /// Reads the rows that may have been written before. In the log: their stored endpoints hold and they
-    /// are delivered, whether or not the caller still waits; with the stream closed, that is recovery's part.
-    async fn settle_doubts(
-        &mut self,
-        rows: Vec<Row>,
-        open: bool,
-        stream: &Arc<Stream>,
-    ) -> Vec<Row> {
-        let (doubtful, mut left): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.doubtful);
-        if doubtful.is_empty() {
-            return left;
-        }
-        let Ok(mut stored) = self.look_up(&doubtful).await else {
-            self.connection = None;
-            left.extend(doubtful);
-            return left;
-        };
-        for row in doubtful {
-            match stored.remove(&row.id.uuid()) {
-                Some(endpoints) if open => {
-                    // The flush that wrote it may have been matched against another configuration than the last one sent, so
-                    // what that handed over need not be what is in `pending`.
-                    let deliveries = endpoints.len();
-                    let parted = handover::part(&row, endpoints);
-                    self.durable(row, deliveries, parted, stream).await;
-                }
-                Some(endpoints) => self.confirm(row, endpoints.len()),
-                None => left.push(row),
-            }
-        }
-        left
-    }
-
-    async fn look_up(
-        &mut self,
-        rows: &[Row],
-    ) -> Result<HashMap<Uuid, Vec<EndpointId>>, sqlx::Error> {
-        match self.connection.as_mut() {
-            Some(connection) => flush::stored(connection, rows).await,
-            None => Err(sqlx::Error::PoolClosed),
-        }
-    }
-
     /// Matches again what a change of configuration overtook.
     async fn match_again(&mut self, rows: Vec<Row>, seq: i64) -> Vec<Row> {
         if rows.is_empty() {
@@ -418,9 +373,4 @@ impl Batcher {
         };
         let _gone = row.reply.send(Ok(accepted));
     }
-}
-
-/// What a row adds to a flush, in bytes.
-fn weight(row: &Row) -> usize {
-    row.stored.len() + 16 * row.endpoints.len() + if row.new.keys.is_some() { 768 } else { 256 }
 }
