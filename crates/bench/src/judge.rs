@@ -30,8 +30,8 @@ pub(crate) fn judge(
 ) -> Vec<Verdict> {
     let mut verdicts = counts(rounds, half_load);
     verdicts.extend(ratios(scenario, rounds));
-    if scenario.fan_out == 1 {
-        verdicts.extend(costs(rounds));
+    if scenario.fan_out > 0 {
+        verdicts.extend(costs(scenario, rounds));
     }
     if scenario.fan_out > 0 {
         verdicts.extend(half_load.map(delay));
@@ -101,9 +101,12 @@ fn ratios(scenario: &Scenario, rounds: &[Round]) -> Vec<Verdict> {
     verdicts
 }
 
-fn costs(rounds: &[Round]) -> Vec<Verdict> {
+fn costs(scenario: &Scenario, rounds: &[Round]) -> Vec<Verdict> {
     let of = |value: fn(&Stretch) -> f64| median(rounds.iter().map(|round| value(&round.posthorn)));
-    let cpu = of(|stretch| stretch.server_cpu_ms + stretch.postgres_cpu_ms);
+    let cpu = |stretch: &Stretch| stretch.server_cpu_ms + stretch.postgres_cpu_ms;
+    let requests = rounds
+        .iter()
+        .map(|round| cpu(&round.posthorn) / round.direct_cpu_ms.max(1e-6));
     let wal = of(|stretch| stretch.per_event(stretch.spent.wal_bytes));
     let statements = of(|stretch| {
         stretch.per_event(
@@ -113,10 +116,16 @@ fn costs(rounds: &[Round]) -> Vec<Verdict> {
                 .unwrap_or(stretch.spent.transactions),
         )
     });
+    let at_most = |what, reached, wanted| Verdict::new(what, reached, Bound::AtMost, wanted);
     vec![
-        Verdict::new("CPU per event, ms", cpu, Bound::AtMost, 0.06).gate(),
-        Verdict::new("WAL per event, bytes", wal, Bound::AtMost, 1200.0).gate(),
-        Verdict::new("statements per event", statements, Bound::AtMost, 0.1).gate(),
+        at_most(
+            "CPU per event, in requests of direct",
+            median(requests),
+            scenario.cpu,
+        )
+        .gate(),
+        at_most("WAL per event, bytes", wal, scenario.wal).gate(),
+        at_most("statements per event", statements, scenario.statements).gate(),
     ]
 }
 

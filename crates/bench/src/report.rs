@@ -37,6 +37,8 @@ pub(crate) struct Stretch {
 pub(crate) struct Round {
     /// Requests per second straight to the sink.
     pub(crate) direct_per_second: f64,
+    /// CPU of load and sink for each of those requests, in milliseconds: what a request costs on this machine.
+    pub(crate) direct_cpu_ms: f64,
     /// Through the server.
     pub(crate) posthorn: Stretch,
     /// Events per second of PostgreSQL alone.

@@ -18,6 +18,12 @@ pub(crate) struct Scenario {
     /// Deliveries (events, where there are none) against `direct`: wanted, and by which the run fails.
     pub(crate) ratio: f64,
     pub(crate) alarm: f64,
+    /// CPU of an event in requests of `direct`, at most; see `docs/adr/0013`.
+    pub(crate) cpu: f64,
+    /// WAL of an event, at most, in bytes.
+    pub(crate) wal: f64,
+    /// Statements of an event, at most.
+    pub(crate) statements: f64,
 }
 
 /// S1.
@@ -26,6 +32,9 @@ pub(crate) const STEADY: Scenario = Scenario {
     fan_out: 1,
     ratio: 0.25,
     alarm: 0.20,
+    cpu: 2.85,
+    wal: 1200.0,
+    statements: 0.1,
 };
 /// S1b.
 pub(crate) const ACCEPT_ONLY: Scenario = Scenario {
@@ -33,6 +42,9 @@ pub(crate) const ACCEPT_ONLY: Scenario = Scenario {
     fan_out: 0,
     ratio: 0.45,
     alarm: 0.0,
+    cpu: 0.0,
+    wal: 0.0,
+    statements: 0.0,
 };
 /// S2.
 pub(crate) const FAN_OUT: Scenario = Scenario {
@@ -40,6 +52,9 @@ pub(crate) const FAN_OUT: Scenario = Scenario {
     fan_out: 10,
     ratio: 0.5,
     alarm: 0.0,
+    cpu: 0.0,
+    wal: 0.0,
+    statements: 0.0,
 };
 
 /// Runs a scenario, prints the table, writes the JSON; fails when a gate is missed.
@@ -73,14 +88,15 @@ impl Scenario {
         let mut rounds = Vec::new();
         for round in 1..=args.rounds {
             eprintln!("round {round} of {}", args.rounds);
-            let (direct_per_second, _) = stage.direct(args, Pace::Closed).await?;
+            let direct = stage.direct(args, Pace::Closed).await?;
             let posthorn = self.stretch(stage, args, Pace::Closed).await?;
             let log_per_second = stage
                 .baseline
                 .run(batches(self, &posthorn), args.duration())
                 .await?;
             rounds.push(Round {
-                direct_per_second,
+                direct_per_second: direct.per_second,
+                direct_cpu_ms: direct.cpu_ms,
                 posthorn,
                 log_per_second,
             });
@@ -131,11 +147,11 @@ impl Scenario {
         let pace = Pace::Open {
             rate: reached / 2.0,
         };
-        let (_, direct) = stage.direct(args, pace).await?;
+        let direct = stage.direct(args, pace).await?;
         let posthorn = self.stretch(stage, args, pace).await?;
         Ok(Some(HalfLoad {
             rate: reached / 2.0,
-            direct: direct.end_to_end,
+            direct: direct.sink.end_to_end,
             posthorn,
         }))
     }

@@ -118,6 +118,14 @@ pub(crate) struct Measured {
     pub(crate) pace: Pace,
 }
 
+/// What the load made straight to the sink: what this machine can do, and what a request costs on it.
+pub(crate) struct Direct {
+    pub(crate) per_second: f64,
+    /// CPU of load and sink, for each request.
+    pub(crate) cpu_ms: f64,
+    pub(crate) sink: Count,
+}
+
 impl Stage {
     /// Starts PostgreSQL, server and sink, and makes the tenants, each with the endpoints that `endpoints` names for its
     /// place.
@@ -211,12 +219,13 @@ impl Stage {
             .await
     }
 
-    /// The load straight to the sink: requests per second, and what the sink saw.
-    pub(crate) async fn direct(&self, args: &RunArgs, pace: Pace) -> anyhow::Result<(f64, Count)> {
+    /// The load straight to the sink.
+    pub(crate) async fn direct(&self, args: &RunArgs, pace: Pace) -> anyhow::Result<Direct> {
         self.reset_sink().await?;
         let target = Target::Sink {
             address: self.sink.address,
         };
+        let cpu = self.cpu_of_load_and_sink()?;
         let loaded = load::send(&Load {
             target,
             duration: args.duration(),
@@ -225,7 +234,16 @@ impl Stage {
             accepted: None,
         })
         .await?;
-        Ok((loaded.per_second(), self.count().await?))
+        let cpu = self.cpu_of_load_and_sink()?.saturating_sub(cpu);
+        Ok(Direct {
+            per_second: loaded.per_second(),
+            cpu_ms: millis_each(cpu, loaded.accepted),
+            sink: self.count().await?,
+        })
+    }
+
+    fn cpu_of_load_and_sink(&self) -> anyhow::Result<Duration> {
+        Ok(process::cpu(std::process::id())? + process::cpu(self.sink.pid())?)
     }
 
     /// A load through the server, not measured by itself.
@@ -272,8 +290,7 @@ impl Stage {
         let until_last =
             Duration::from_micros(sink.last_at_us.saturating_sub(begin_us)).as_secs_f64();
         let seconds = loaded.seconds.max(until_last);
-        let per_event =
-            |cpu: Duration| 1000.0 * load::rate(1, load::rate(loaded.accepted, cpu.as_secs_f64()));
+        let accepted = loaded.accepted;
         Ok(Stretch {
             load: loaded,
             aside,
@@ -282,8 +299,8 @@ impl Stage {
             lost: expected.saturating_sub(sink.unique),
             seconds,
             delivered_per_second: load::rate(sink.unique, seconds),
-            server_cpu_ms: per_event(server_cpu),
-            postgres_cpu_ms: per_event(postgres_cpu),
+            server_cpu_ms: millis_each(server_cpu, accepted),
+            postgres_cpu_ms: millis_each(postgres_cpu, accepted),
             spent,
         })
     }
@@ -322,6 +339,11 @@ impl Stage {
             .await
             .map(drop)
     }
+}
+
+/// Milliseconds for each of `count`.
+fn millis_each(cpu: Duration, count: u64) -> f64 {
+    1000.0 * load::rate(1, load::rate(count, cpu.as_secs_f64()))
 }
 
 async fn create_database(cluster: &Cluster, name: &'static str) -> anyhow::Result<()> {
