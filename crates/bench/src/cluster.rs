@@ -102,6 +102,15 @@ impl Cluster {
         format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
     }
 
+    /// The same by its socket.
+    pub(crate) fn socket_url(&self, database: &str) -> String {
+        let folder = self.folder.display();
+        format!(
+            "postgres://postgres@localhost/{database}?host={folder}&port={}",
+            self.port
+        )
+    }
+
     /// The postmaster, whose children all other processes of the cluster are.
     pub(crate) fn pid(&self) -> u32 {
         self.server.id()

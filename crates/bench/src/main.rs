@@ -29,7 +29,11 @@ mod sink;
 mod stage;
 mod trial;
 
-use std::{net::SocketAddr, process::ExitCode};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::bail;
 use clap::{Parser, Subcommand};
@@ -61,6 +65,8 @@ enum What {
     },
     /// Submit events to a running server.
     Load(load::LoadArgs),
+    /// Every scenario, one after the other. With `--json a.json` the reports are `a-s1.json` and so on.
+    All(trial::TrialArgs),
     /// Steady load, one endpoint for each event.
     #[command(alias = "S1")]
     S1(stage::RunArgs),
@@ -116,6 +122,7 @@ async fn work(what: What) -> anyhow::Result<ExitCode> {
     match what {
         What::Sink { listen } => sink::run(listen).await.map(|()| ExitCode::SUCCESS),
         What::Load(args) => load::run(args).await.map(|()| ExitCode::SUCCESS),
+        What::All(args) => all(&args).await,
         What::S1(args) => scenario::run(&scenario::STEADY, &args).await,
         What::S1b(args) => scenario::run(&scenario::ACCEPT_ONLY, &args).await,
         What::S2(args) => scenario::run(&scenario::FAN_OUT, &args).await,
@@ -128,6 +135,44 @@ async fn work(what: What) -> anyhow::Result<ExitCode> {
         What::S10(args) => trial::waiting(&args).await,
         What::S11(args) => trial::crash(&args).await,
     }
+}
+
+/// Fails when a scenario did.
+async fn all(args: &trial::TrialArgs) -> anyhow::Result<ExitCode> {
+    let mut worst = ExitCode::SUCCESS;
+    for (name, scenario) in SCENARIOS {
+        let mut args = args.clone();
+        args.run.json = args.run.json.map(|path| beside(&path, name));
+        let done = Box::pin(work(scenario(args))).await?;
+        if done != ExitCode::SUCCESS {
+            worst = done;
+        }
+    }
+    Ok(worst)
+}
+
+/// A scenario by what any may be told.
+type Asked = fn(trial::TrialArgs) -> What;
+
+/// Each scenario and how it is asked for.
+const SCENARIOS: [(&str, Asked); 11] = [
+    ("s1", |args| What::S1(args.run)),
+    ("s1b", |args| What::S1b(args.run)),
+    ("s2", |args| What::S2(args.run)),
+    ("s4", What::S4),
+    ("s5", What::S5),
+    ("s6", What::S6),
+    ("s7", What::S7),
+    ("s8", What::S8),
+    ("s9", What::S9),
+    ("s10", What::S10),
+    ("s11", What::S11),
+];
+
+/// `a.json` as `a-s1.json`.
+fn beside(path: &Path, name: &str) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{stem}-{name}.json"))
 }
 
 /// Waits for SIGINT or SIGTERM.

@@ -28,7 +28,7 @@ use crate::{
 const STALL: Duration = Duration::from_secs(20);
 
 /// What a run may be told.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct RunArgs {
     /// The server's program.
     #[arg(long, env = "POSTHORN_BIN")]
@@ -39,11 +39,11 @@ pub(crate) struct RunArgs {
     /// Where the run's own folder is made; PostgreSQL's user must be able to walk there.
     #[arg(long, env = "POSTHORN_BENCH_DIR", default_value = "/tmp")]
     pub(crate) dir: PathBuf,
-    /// How long each stretch lasts.
-    #[arg(long, default_value_t = 10)]
+    /// How long each stretch lasts. Short, so that a scenario takes half a minute; for figures to be told, 10 and more.
+    #[arg(long, default_value_t = 2)]
     pub(crate) seconds: u64,
-    /// How often what is compared takes turns.
-    #[arg(long, default_value_t = 5)]
+    /// How often what is compared takes turns; 5 for figures to be told.
+    #[arg(long, default_value_t = 3)]
     pub(crate) rounds: usize,
     /// Tenants, each with its own key and endpoints.
     #[arg(long, default_value_t = 100)]
@@ -51,6 +51,9 @@ pub(crate) struct RunArgs {
     /// Connections of the load.
     #[arg(long, default_value_t = 128)]
     pub(crate) connections: usize,
+    /// The server reaches PostgreSQL by its socket instead of TCP.
+    #[arg(long)]
+    pub(crate) socket: bool,
     /// Where the report goes as JSON.
     #[arg(long)]
     pub(crate) json: Option<PathBuf>,
@@ -139,7 +142,12 @@ impl Stage {
             create_database(&cluster, database).await?;
         }
         Program::prepare(&args.server_bin, &cluster.url("log"))?;
-        let program = Program::prepare(&args.server_bin, &cluster.url("posthorn"))?;
+        let database = if args.socket {
+            cluster.socket_url("posthorn")
+        } else {
+            cluster.url("posthorn")
+        };
+        let program = Program::prepare(&args.server_bin, &database)?;
         let keys = program.tenants(args.tenants).await?;
         let server = program.serve(&cluster.folder().join("server.log")).await?;
         let sink = Running::sink()?;

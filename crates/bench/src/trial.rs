@@ -28,7 +28,7 @@ pub(crate) use self::{
 };
 
 /// What a trial may be told.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct TrialArgs {
     #[command(flatten)]
     pub(crate) run: RunArgs,
