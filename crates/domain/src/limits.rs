@@ -154,8 +154,8 @@ pub const EGRESS_DNS_REQUESTS: usize = 1024;
 
 // Accepting.
 
-/// Events of one flush.
-pub const FLUSH_ROWS: usize = 512;
+/// Events of one flush. Whoever comes meanwhile waits for it, and a row costs hardly less in a larger one.
+pub const FLUSH_ROWS: usize = 128;
 /// Bytes of one flush, with endpoint lists. A single event over it flushes alone.
 pub const FLUSH_BYTES: usize = 1024 * 1024;
 /// Hand-over rows of one flush.
