@@ -425,7 +425,7 @@ pub const HOUSEKEEPING_HOLD: Duration = Duration::from_mins(15);
 /// How long a node may hold the gate of retention without saying anything; then the database takes it from the node.
 pub const HOUSEKEEPING_IDLE: Duration = Duration::from_secs(5);
 /// How long housekeeping waits for those who are making something pending, while the others wait behind it.
-pub const GATE_WAIT: Duration = Duration::from_millis(500);
+pub const GATE_WAIT: Duration = Duration::from_secs(2);
 /// Rows that one statement of housekeeping walks over by key.
 pub const KEEP_WALK_ROWS: i64 = 2000;
 /// Events that one statement copies: 64 MiB at most.

@@ -127,8 +127,12 @@ impl Housekeeper {
 /// one who holds it. So there is a turnstile before the gate, an advisory lock that is handed out in the order in which it
 /// is asked for: whoever makes something pending takes it shared, in the statement in which it then reads the row.
 ///
-/// While this waits for those who are inside, the others wait behind it: no longer than [`limits::GATE_WAIT`].
+/// While this waits for those who are inside, the others wait behind it: no longer than [`limits::GATE_WAIT`]. Another node's
+/// housekeeping is waited for before that, where nobody waits behind.
 async fn close_gate(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::query!("SELECT pg_advisory_xact_lock(hashtext('posthorn_gatekeeper'))")
+        .execute(&mut *connection)
+        .await?;
     sqlx::query!(
         "SELECT set_config('lock_timeout', $1, true) AS wait",
         format!("{}ms", limits::GATE_WAIT.as_millis()),

@@ -218,6 +218,9 @@ async fn engine_circuit_a_floor_that_the_receiver_asked_for_holds_on_every_node(
         told.accept(scene.tenant, "{}").await;
     }
     scene.parked_for("retry_after", 2).await;
+    for told in [&node, &other] {
+        told.settled().await;
+    }
     assert_eq!(scene.receiver.requests().len(), 1);
     let over =
         "UPDATE endpoint_state SET retry_after = now() - interval '1 second', changed_at = now()";
