@@ -17,6 +17,7 @@ mod client;
 mod database;
 mod node;
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -29,7 +30,9 @@ pub use client::{Answer, At, Client, submission};
 pub use node::Node;
 
 use crate::environment;
+use crate::proxy::Proxy;
 use database::Database;
+use node::Told;
 
 /// A database, and what all nodes on it have in common.
 #[derive(Clone)]
@@ -114,7 +117,24 @@ impl Installation {
 
     /// The same, with these roles.
     pub async fn serve_as(&self, roles: &'static str) -> Node {
-        Node::start(Arc::clone(&self.inner), roles).await
+        Node::start(Arc::clone(&self.inner), Told::roles(roles)).await
+    }
+
+    /// A node that reaches its database through a proxy.
+    pub async fn serve_through(&self, proxy: &Proxy) -> Node {
+        let url = self.inner.database.through(proxy);
+        let told = Told::default().and("DATABASE_URL", url);
+        Node::start(Arc::clone(&self.inner), told).await
+    }
+
+    /// A node with one more thing in its environment.
+    pub async fn serve_with(&self, name: &'static str, value: impl Into<OsString>) -> Node {
+        Node::start(Arc::clone(&self.inner), Told::default().and(name, value)).await
+    }
+
+    /// A proxy before the database.
+    pub async fn proxy(&self) -> Proxy {
+        self.inner.database.proxy().await
     }
 
     /// Runs a verb of the command line with `--json`, and returns the object that it printed.

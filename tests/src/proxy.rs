@@ -1,12 +1,15 @@
 //! A proxy between the server and PostgreSQL, over loopback, which can lose what is said on the way.
 //!
 //! Guarantees: bytes pass as they are while nothing else is asked for; what is to be lost is told by bytes that are in it, so
-//! that a test need not guess the moment; everything ends when this is dropped. Does not: understand TLS, or the protocol
-//! beyond the message that ends every answer.
+//! that a test need not guess the moment, or by the number of its connection, for tests that do not care which; everything
+//! ends when this is dropped. Does not: understand TLS, or the protocol beyond the message that ends every answer.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -15,8 +18,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// `ReadyForQuery`, idle: the last message of an answer outside a transaction, when all is done and durable.
-const READY: &[u8] = b"Z\0\0\0\x05I";
+use crate::wait::pause;
+
+/// `ReadyForQuery` without its last byte, the state of the transaction: the last message of every answer, when all is done
+/// and what was committed is durable.
+const READY: &[u8] = b"Z\0\0\0\x05";
 
 /// What becomes of a connection's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +33,19 @@ pub enum Way {
     Stalled,
     /// Every connection is closed, and each new one at once.
     Cut,
+}
+
+/// What becomes of one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Its bytes pass.
+    Pass,
+    /// It is closed.
+    Cut,
+    /// The next answer on it does not arrive; then it is closed.
+    Deaf,
+    /// Nothing on it arrives any more, either way, and it is not closed.
+    Silent,
 }
 
 /// What is lost, once.
@@ -60,11 +79,19 @@ pub struct Proxy {
 
 struct Shared {
     way: watch::Sender<Way>,
+    /// Microseconds that everything takes longer, each way.
+    delay: AtomicU64,
+    /// The connections that are open, in the order in which they came.
+    lines: Mutex<BTreeMap<u64, watch::Sender<Fate>>>,
     loss: Mutex<Option<Loss>>,
     losses: watch::Sender<usize>,
 }
 
 impl Shared {
+    fn lines(&self) -> MutexGuard<'_, BTreeMap<u64, watch::Sender<Fate>>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Takes the loss if these bytes hold its marker.
     fn marked(&self, window: &[u8]) -> Option<Loss> {
         let mut loss = self.loss.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,6 +110,8 @@ impl Proxy {
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             way: watch::Sender::new(Way::Open),
+            delay: AtomicU64::new(0),
+            lines: Mutex::default(),
             loss: Mutex::new(None),
             losses: watch::Sender::new(0),
         });
@@ -103,6 +132,32 @@ impl Proxy {
     /// Sets what becomes of all connections from now on.
     pub fn set(&self, way: Way) {
         self.shared.way.send_replace(way);
+    }
+
+    /// Everything takes so much longer from now on, each way.
+    pub fn delay(&self, by: Duration) {
+        let micros = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
+        self.shared.delay.store(micros, Ordering::Relaxed);
+    }
+
+    /// Decides about one of the connections whose bytes pass: the `drawn`-th, counted round and round.
+    pub fn decide(&self, drawn: usize, fate: Fate) {
+        let lines = self.shared.lines();
+        let passing: Vec<_> = lines
+            .values()
+            .filter(|line| *line.borrow() == Fate::Pass)
+            .collect();
+        let one = drawn.checked_rem(passing.len());
+        if let Some(line) = one.and_then(|number| passing.get(number)) {
+            line.send_replace(fate);
+        }
+    }
+
+    /// Decides about all connections that there are. Those that come later pass.
+    pub fn decide_all(&self, fate: Fate) {
+        for line in self.shared.lines().values() {
+            line.send_replace(fate);
+        }
     }
 
     /// Loses this when it comes; once.
@@ -131,30 +186,39 @@ impl Drop for Proxy {
 async fn accept(listener: TcpListener, to: String, shared: Arc<Shared>) {
     // Held here, so that they end with this.
     let mut connections = JoinSet::new();
+    let mut number = 0;
     while let Ok((client, _)) = listener.accept().await {
-        connections.spawn(pass(client, to.clone(), Arc::clone(&shared)));
+        number += 1;
+        let fate = watch::Sender::new(Fate::Pass);
+        shared.lines().insert(number, fate.clone());
+        let (to, shared) = (to.clone(), Arc::clone(&shared));
+        connections.spawn(async move {
+            pass(client, to, &shared, &fate).await;
+            shared.lines().remove(&number);
+        });
         while connections.try_join_next().is_some() {}
     }
 }
 
 /// Both directions of one connection, until one side closes it, it is cut, or a loss ends it.
-async fn pass(client: TcpStream, to: String, shared: Arc<Shared>) {
-    let mut way = shared.way.subscribe();
-    let cut = async { way.wait_for(|way| *way == Way::Cut).await.map(drop) };
+async fn pass(client: TcpStream, to: String, shared: &Shared, fate: &watch::Sender<Fate>) {
+    let (mut way, mut own) = (shared.way.subscribe(), fate.subscribe());
+    let all_cut = async { way.wait_for(|way| *way == Way::Cut).await.map(drop) };
+    let cut = async { own.wait_for(|fate| *fate == Fate::Cut).await.map(drop) };
     let exchange = async {
         let server = TcpStream::connect(&to).await?;
         let _ = client.set_nodelay(true);
         let _ = server.set_nodelay(true);
         let (from_client, to_client) = client.into_split();
         let (from_server, to_server) = server.into_split();
-        let deaf = watch::Sender::new(false);
         tokio::select! {
-            ended = requests(from_client, to_server, &shared, &deaf) => ended,
-            ended = answers(from_server, to_client, &shared, deaf.subscribe()) => ended,
+            ended = requests(from_client, to_server, shared, fate) => ended,
+            ended = answers(from_server, to_client, shared, fate) => ended,
         }
     };
     // What goes wrong on a connection is for its two sides to notice.
     tokio::select! {
+        _ = all_cut => {}
         _ = cut => {}
         _ = exchange => {}
     }
@@ -165,14 +229,13 @@ async fn requests(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     shared: &Shared,
-    deaf: &watch::Sender<bool>,
+    fate: &watch::Sender<Fate>,
 ) -> io::Result<()> {
-    let mut way = shared.way.subscribe();
     let mut seen = BytesMut::new();
     let mut loss: Option<Loss> = None;
     let mut bytes = BytesMut::with_capacity(64 * 1024);
     while from.read_buf(&mut bytes).await? > 0 {
-        open(&mut way).await;
+        open(shared, fate).await;
         seen.extend_from_slice(&bytes);
         loss = loss.or_else(|| shared.marked(&seen));
         let due = loss
@@ -184,7 +247,7 @@ async fn requests(
                 return Ok(());
             }
             Some(Lost::Answer) if due => {
-                deaf.send_replace(true);
+                fate.send_replace(Fate::Deaf);
             }
             Some(Lost::Everything) if due => {
                 shared.losses.send_modify(|count| *count += 1);
@@ -206,20 +269,19 @@ async fn answers(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     shared: &Shared,
-    deaf: watch::Receiver<bool>,
+    fate: &watch::Sender<Fate>,
 ) -> io::Result<()> {
-    let mut way = shared.way.subscribe();
     let mut tail = BytesMut::new();
     let mut bytes = BytesMut::with_capacity(64 * 1024);
     while from.read_buf(&mut bytes).await? > 0 {
-        if *deaf.borrow() {
+        if *fate.borrow() == Fate::Deaf {
             tail.extend_from_slice(&bytes);
-            if tail.ends_with(READY) {
+            if is_whole(&tail) {
                 shared.losses.send_modify(|count| *count += 1);
                 return Ok(());
             }
         } else {
-            open(&mut way).await;
+            open(shared, fate).await;
             to.write_all(&bytes).await?;
         }
         bytes.clear();
@@ -227,9 +289,24 @@ async fn answers(
     Ok(())
 }
 
-/// Waits while the way is stalled.
-async fn open(way: &mut watch::Receiver<Way>) {
+/// Waits while the way is stalled, for as long as everything is delayed, and for ever where nothing is to arrive.
+async fn open(shared: &Shared, fate: &watch::Sender<Fate>) {
+    let delay = Duration::from_micros(shared.delay.load(Ordering::Relaxed));
+    if !delay.is_zero() {
+        pause(delay).await;
+    }
+    let mut way = shared.way.subscribe();
     let _ = way.wait_for(|way| *way != Way::Stalled).await;
+    if *fate.borrow() == Fate::Silent {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Whether an answer ends with these bytes.
+fn is_whole(answer: &[u8]) -> bool {
+    answer
+        .split_last()
+        .is_some_and(|(_, before)| before.ends_with(READY))
 }
 
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {

@@ -22,6 +22,7 @@ use posthorn_store::idempotent::{self, Answer, Claim, Claimed, KeyedRequest};
 use crate::access::Operation;
 use crate::authenticate::Caller;
 use crate::body;
+use crate::deadline;
 use crate::problem::{Failure, Problem};
 use crate::state::ApiState;
 
@@ -65,21 +66,25 @@ pub(crate) const fn replayed() -> [(HeaderName, HeaderValue); 1] {
 
 /// The layer. See the module.
 pub(crate) async fn once(State(state): State<ApiState>, request: Request, next: Next) -> Response {
-    if is_kept_here(&request) {
-        // Boxed: what most requests do not need would be carried along, and moved, with each.
+    if submits_events(&request) {
+        next.run(request).await
+    } else if is_kept_here(&request) {
+        // Boxed, as below: what most requests do not need would be carried along, and moved, with each.
         Box::pin(keep(state, request, next)).await
     } else {
-        next.run(request).await
+        Box::pin(deadline::run(request, next)).await
     }
 }
 
 async fn keep(state: ApiState, request: Request, next: Next) -> Response {
     let (keyed, request) = match take_apart(&state, request).await {
         Ok((Some(keyed), request)) => (keyed, request),
-        Ok((None, request)) => return next.run(request).await,
+        Ok((None, request)) => return deadline::run(request, next).await,
         Err(failure) => return failure.into_response(),
     };
-    match idempotent::claim(state.database(), keyed, &state.sealer()).await {
+    let sealer = state.sealer();
+    let claiming = idempotent::claim(state.database(), keyed, &sealer);
+    match deadline::step(claiming).await {
         Ok(Claimed::Mine(claim)) => run(state, claim, request, next).await,
         Ok(Claimed::Answered(answer)) => again(answer),
         Ok(Claimed::Running) => Failure::key_in_use().into_response(),
@@ -88,15 +93,20 @@ async fn keep(state: ApiState, request: Request, next: Next) -> Response {
     }
 }
 
-/// Whether the answer to a request is kept by this layer.
+/// Whether the answer to a request that submits no events is kept by this layer.
 fn is_kept_here(request: &Request) -> bool {
     request.method() == Method::POST
         && request.headers().contains_key(&IDEMPOTENCY_KEY)
-        && request
-            .extensions()
-            .get::<MatchedPath>()
-            .and_then(|path| Operation::of(request.method(), path.as_str()))
-            .is_some_and(|operation| !operation.submits_events())
+        && operation(request).is_some()
+}
+
+fn submits_events(request: &Request) -> bool {
+    request.method() == Method::POST && operation(request).is_some_and(Operation::submits_events)
+}
+
+fn operation(request: &Request) -> Option<&'static Operation> {
+    let path = request.extensions().get::<MatchedPath>()?;
+    Operation::of(request.method(), path.as_str())
 }
 
 /// Reads a request whole, and puts it together again: with who calls, its key and its body's hash. `None` where the path
@@ -131,7 +141,10 @@ async fn take_apart(
 /// Runs the request to its end and settles the claim. After a panic the key is free when the request's time is over: what
 /// was done until then is not known.
 async fn run(state: ApiState, claim: Claim, request: Request, next: Next) -> Response {
-    let running = tokio::spawn(async move { settle(&state, claim, next.run(request).await).await });
+    let running = tokio::spawn(async move {
+        let response = deadline::run(request, next).await;
+        settle(&state, claim, response).await
+    });
     running
         .await
         .unwrap_or_else(|error| Failure::internal(error).into_response())
@@ -142,7 +155,7 @@ async fn settle(state: &ApiState, claim: Claim, response: Response) -> Response 
     let size = response.body().size_hint().exact();
     let fits = size.is_some_and(|bytes| bytes <= limits::IDEMPOTENT_ANSWER_BYTES as u64);
     if !response.status().is_success() || !fits {
-        if let Err(error) = claim.release(state.database()).await {
+        if let Err(error) = deadline::step(claim.release(state.database())).await {
             tracing::warn!(%error, "a key is not free before its request's time is over");
         }
         return response;
@@ -157,7 +170,9 @@ async fn settle(state: &ApiState, claim: Claim, response: Response) -> Response 
         headers: kept(&parts.headers),
         body: Bytes::clone(&body),
     };
-    if let Err(error) = claim.keep(state.database(), &answer, &state.sealer()).await {
+    let sealer = state.sealer();
+    let keeping = claim.keep(state.database(), &answer, &sealer);
+    if let Err(error) = deadline::step(keeping).await {
         // The change stands, so its answer is given; asked again, it is made again when the claim's time is over.
         tracing::warn!(%error, "an answer could not be kept for its key");
     }

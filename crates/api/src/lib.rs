@@ -13,6 +13,7 @@ mod answer;
 mod authenticate;
 mod body;
 mod cursor;
+mod deadline;
 mod docs;
 mod envelope;
 mod failure;

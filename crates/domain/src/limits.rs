@@ -283,6 +283,9 @@ pub const HEALTH_OVERLAP: Duration = Duration::from_secs(15);
 pub const LEASE_TTL: Duration = Duration::from_secs(8);
 /// How often a lease is renewed, and the watermark written with it.
 pub const WATERMARK_EVERY: Duration = Duration::from_secs(1);
+/// How long a renewal may take. A node may begin nothing when half a lease has gone by since it asked, so a later answer is
+/// worth little, and what is left of the lease's life is for asking again on another connection.
+pub const LEASE_RENEWAL_WAIT: Duration = Duration::from_secs(3);
 /// Events, of all streams, that one window of a recovery reads.
 pub const RECOVER_EVENTS: i64 = 20_000;
 /// Deliveries that one window of a recovery probes, and may write.
@@ -358,7 +361,7 @@ pub const DATABASE_WAIT: Duration = Duration::from_secs(5);
 pub const STEP: Duration = Duration::from_secs(12);
 /// The same for steps that are many statements: recovery, sweeps, leaves.
 pub const LONG_STEP: Duration = Duration::from_mins(10);
-/// How long a connection that comes back to its pool has to say that it still lives.
+/// How long a connection that comes back to its pool, or is taken from it, has to say that it still lives.
 pub const DATABASE_RETURN: Duration = Duration::from_secs(2);
 /// How long the batcher waits for the answer to a flush: a little longer than the statement may take.
 pub const FLUSH_WAIT: Duration = Duration::from_secs(12);

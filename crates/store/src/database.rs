@@ -5,15 +5,18 @@
 //! the moment they connect (an autocommit flush cannot `SET LOCAL`); a tenant's work has its own pool, and
 //! each of its transactions begins by taking the role `posthorn_tenant` and naming the tenant.
 
+mod pool;
+
 use std::time::Duration;
 
 use posthorn_domain::limits;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::postgres::PgConnectOptions;
 use sqlx::{
     ConnectOptions as _, Connection as _, Executor as _, PgConnection, PgPool, Postgres,
     Transaction,
 };
 
+use self::pool::pool;
 use crate::scope::TenantScope;
 
 /// What PostgreSQL or the way to it said.
@@ -161,23 +164,6 @@ impl Database {
         self.scans.close().await;
         self.tenant.close().await;
     }
-}
-
-fn pool(connections: u32) -> PgPoolOptions {
-    PgPoolOptions::new()
-        .max_connections(connections)
-        .acquire_timeout(limits::DATABASE_WAIT)
-        // Asked again without a bound by the pool itself: a connection that nobody answers on any more would keep its place.
-        .after_release(|connection, _| {
-            Box::pin(async move {
-                tokio::time::timeout(limits::DATABASE_RETURN, connection.ping())
-                    .await
-                    .unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
-                Ok(true)
-            })
-        })
-        .idle_timeout(Duration::from_mins(5))
-        .max_lifetime(Duration::from_mins(30))
 }
 
 /// Bounds what a statement may wait for, whatever the cluster's own settings (INV-11).

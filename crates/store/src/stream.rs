@@ -147,6 +147,34 @@ impl OpenSet {
     }
 }
 
+/// What the next stream takes over. Where that is not opened, because the database refuses or because whoever was at it gave
+/// up waiting, it is as before: an id that was lost here would be below a watermark with nobody to send it (INV-2).
+struct CarriedOver<'a> {
+    from: Option<&'a OpenSet>,
+    open: OpenSet,
+}
+
+impl<'a> CarriedOver<'a> {
+    fn from(from: Option<&'a OpenSet>) -> Self {
+        let open = from.map_or_else(OpenSet::default, OpenSet::retire);
+        Self { from, open }
+    }
+
+    /// The next stream is open.
+    fn taken(mut self) -> OpenSet {
+        self.from = None;
+        std::mem::take(&mut self.open)
+    }
+}
+
+impl Drop for CarriedOver<'_> {
+    fn drop(&mut self) {
+        if let Some(from) = self.from {
+            from.revive(&self.open);
+        }
+    }
+}
+
 /// Whether a node may accept and send, by its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseState {
@@ -323,25 +351,22 @@ impl StreamKeeper {
         if let Some(stale) = stale {
             stale.closed.store(true, Ordering::Release);
         }
-        let open = stale.map_or_else(OpenSet::default, |stale| stale.open.retire());
+        let carried = CarriedOver::from(stale.map(|stale| &stale.open));
         let id = i64::from_be_bytes(self.entropy.bytes()) & i64::MAX;
-        let watermark = open.watermark(self.clock.now(), self.entropy.bytes());
+        let watermark = carried
+            .open
+            .watermark(self.clock.now(), self.entropy.bytes());
         let sending = self.sending();
-        let opened = lease::open(
+        lease::open(
             &self.database,
             id,
             self.node,
             &self.name,
             watermark,
             sending,
-        );
-        if let Err(error) = opened.await {
-            if let Some(stale) = stale {
-                stale.open.revive(&open);
-            }
-            return Err(error);
-        }
-        let stream = Arc::new(Stream::opened(id, open, at));
+        )
+        .await?;
+        let stream = Arc::new(Stream::opened(id, carried.taken(), at));
         self.present.store(Some(Arc::clone(&stream)));
         tracing::info!(stream = id, "opened a stream");
         Ok(stream)
@@ -390,6 +415,24 @@ mod tests {
         let set = OpenSet::default();
         let watermark = set.watermark(at(5_000), [0xff; 8]);
         assert!(set.mint(at(5_000), [0; 8]).unwrap() > watermark);
+    }
+
+    #[test]
+    fn what_was_to_be_carried_over_is_open_still_where_no_next_stream_was_opened() {
+        let set = OpenSet::default();
+        let carried = set.mint(at(2_000), [2; 8]).unwrap();
+        drop(CarriedOver::from(Some(&set)));
+        assert!(set.mint(at(3_000), [3; 8]).is_some());
+        assert!(set.watermark(at(9_000), [0; 8]) < carried);
+    }
+
+    #[test]
+    fn what_was_carried_over_is_the_next_streams_alone() {
+        let set = OpenSet::default();
+        let carried = set.mint(at(2_000), [2; 8]).unwrap();
+        let next = CarriedOver::from(Some(&set)).taken();
+        assert!(set.mint(at(3_000), [3; 8]).is_none() && set.is_empty());
+        assert!(next.watermark(at(9_000), [0; 8]) < carried);
     }
 
     #[test]

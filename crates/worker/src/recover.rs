@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use posthorn_domain::limits;
 use posthorn_store::clock::Clock;
 use posthorn_store::database::{Database, DatabaseError};
 use posthorn_store::due::DueHint;
@@ -117,13 +118,16 @@ impl Keeping {
             .open()
             .watermark(self.clock.now(), self.entropy.bytes());
         let began = self.clock.monotonic();
-        let renewal = lease::renew(
+        let renewing = lease::renew(
             &self.database,
             stream.id(),
             watermark,
             self.keeper.sending(),
-        )
-        .await?;
+        );
+        // A peer that fell silent must not cost the stream.
+        let renewal = tokio::time::timeout(limits::LEASE_RENEWAL_WAIT, renewing)
+            .await
+            .unwrap_or(Err(DatabaseError::PoolTimedOut))?;
         if !renewal.open {
             tracing::warn!(stream = stream.id(), "another node closed this stream");
             self.keeper.reopen(Some(&stream)).await?;

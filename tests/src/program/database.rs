@@ -6,11 +6,16 @@
     reason = "what goes wrong here is a failed test"
 )]
 
+use std::str::FromStr as _;
 use std::time::Duration;
 
-use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, Row as _};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{
+    AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, PgConnection, Row as _,
+};
 
 use crate::environment;
+use crate::proxy::Proxy;
 use crate::wait::until;
 
 /// A database, and whether it was made for one test.
@@ -53,6 +58,20 @@ impl Database {
 
     pub(super) fn url(&self) -> &str {
         &self.url
+    }
+
+    /// A proxy before it; it must listen on TCP.
+    pub(super) async fn proxy(&self) -> Proxy {
+        let options = PgConnectOptions::from_str(&self.url).unwrap();
+        let to = format!("{}:{}", options.get_host(), options.get_port());
+        Proxy::start(to).await.unwrap()
+    }
+
+    /// Its URL by way of a proxy.
+    pub(super) fn through(&self, proxy: &Proxy) -> String {
+        let options = PgConnectOptions::from_str(&self.url).unwrap();
+        let (host, port) = (proxy.address().ip().to_string(), proxy.address().port());
+        options.host(&host).port(port).to_url_lossy().to_string()
     }
 
     /// While this is held no other test migrates: roles belong to the whole cluster, and the program's own lock to

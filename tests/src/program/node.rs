@@ -7,6 +7,7 @@
     reason = "what goes wrong here is a failed test"
 )]
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -30,23 +31,51 @@ const PORTS: std::ops::Range<u16> = 18_000..32_000;
 /// Lines of a node's log that a failed test shows.
 const LAST_WORDS: usize = 60;
 
+/// What one node is told that others are not.
+pub(super) struct Told {
+    roles: &'static str,
+    environment: Vec<(&'static str, OsString)>,
+}
+
+impl Default for Told {
+    fn default() -> Self {
+        Self::roles("api,worker,console")
+    }
+}
+
+impl Told {
+    /// These roles.
+    pub(super) const fn roles(roles: &'static str) -> Self {
+        Self {
+            roles,
+            environment: Vec::new(),
+        }
+    }
+
+    /// And this in its environment, in place of what all nodes are told.
+    pub(super) fn and(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+        self.environment.push((name, value.into()));
+        self
+    }
+}
+
 /// A running node; it ends when dropped.
 pub struct Node {
     inner: Arc<Inner>,
-    roles: &'static str,
+    told: Told,
     address: SocketAddr,
     log: PathBuf,
     child: Child,
 }
 
 impl Node {
-    pub(super) async fn start(inner: Arc<Inner>, roles: &'static str) -> Self {
+    pub(super) async fn start(inner: Arc<Inner>, told: Told) -> Self {
         let address = free_address();
         let log = inner.folder.join(format!("node-{}.log", address.port()));
-        let child = spawn(&inner, roles, address, &log);
+        let child = spawn(&inner, &told, address, &log);
         let mut node = Self {
             inner,
-            roles,
+            told,
             address,
             log,
             child,
@@ -57,7 +86,7 @@ impl Node {
 
     /// Starts a node in place of one that ended, on the same port, without waiting for it.
     pub fn start_again(&mut self) {
-        self.child = spawn(&self.inner, self.roles, self.address, &self.log);
+        self.child = spawn(&self.inner, &self.told, self.address, &self.log);
     }
 
     /// Waits until it is ready.
@@ -165,10 +194,12 @@ impl Drop for Node {
     }
 }
 
-fn spawn(inner: &Inner, roles: &str, address: SocketAddr, log: &PathBuf) -> Child {
+fn spawn(inner: &Inner, told: &Told, address: SocketAddr, log: &PathBuf) -> Child {
     let log = File::options().create(true).append(true).open(log).unwrap();
+    let listen = address.to_string();
     inner
-        .command(&["serve", "--listen", &address.to_string(), "--roles", roles])
+        .command(&["serve", "--listen", &listen, "--roles", told.roles])
+        .envs(told.environment.iter().map(|(name, value)| (name, value)))
         .stdout(log.try_clone().unwrap())
         .stderr(log)
         .spawn()

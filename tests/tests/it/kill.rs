@@ -3,8 +3,6 @@
 //! INV-1, INV-2, INV-6: whatever was answered 202 arrives at every endpoint that it was for; the oracle finds nothing
 //! lost; what arrives twice was under way when something was killed.
 
-mod load;
-
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -18,24 +16,11 @@ use rand::{Rng as _, SeedableRng as _};
 use serde_json::json;
 
 use crate::engine_homes::most_in_a_second;
+use crate::load::{self, ARRIVAL, Load, REPEATED_PER_KILL, delivers_again, drawn};
 use crate::stage::{AMPLE, Stage};
-use load::Load;
-
-/// After the last start everything that was promised arrives in this time: a lease lapses in 8 s, is seen lapsed
-/// twice, and then a backlog is sent.
-const ARRIVAL: Duration = Duration::from_mins(1);
 
 /// How long a node may take to end when it is asked to.
 const ORDERLY_END: Duration = Duration::from_secs(40);
-
-/// Requests that may be repeated because of one kill: those under way to each endpoint, and the results of one batch
-/// that was not recorded yet.
-const REPEATED_PER_KILL: usize = load::ENDPOINTS * 16 + 1024;
-
-/// A milliseconds' span, drawn.
-fn drawn(dice: &mut StdRng, from: u64, to: u64) -> Duration {
-    Duration::from_millis(dice.random_range(from..to))
-}
 
 /// INV-1, INV-2, INV-4; D15, D16.
 #[tokio::test(flavor = "multi_thread")]
@@ -92,26 +77,6 @@ async fn nothing_that_was_accepted_is_lost_when_the_database_is_killed() {
         "{repeated} requests too many"
     );
     assert_eq!(stage.installation.complaints().await, [] as [String; 0]);
-}
-
-/// An event that is submitted now arrives within 15 s.
-async fn delivers_again(stage: &Stage) {
-    let mut submitted = None;
-    until(
-        "deliveries after the database is back",
-        Duration::from_secs(15),
-        async || {
-            if submitted.is_none() {
-                let answer = stage.api.try_post("/v1/events", load::event()).await?;
-                submitted = (answer.status == 202).then(|| answer.json().text("/id"));
-            }
-            let arrived = stage
-                .receiver
-                .map(|request| request.header("webhook-id") == submitted.as_deref());
-            (submitted.is_some() && arrived.contains(&true)).then_some(())
-        },
-    )
-    .await;
 }
 
 /// INV-2, INV-6; G13: an orderly end hands over everything, and nothing is sent twice.

@@ -9,6 +9,7 @@
 )]
 
 mod api;
+mod chaos;
 mod engine_accept;
 mod engine_aside;
 mod engine_circuit;
@@ -40,6 +41,7 @@ mod first_run;
 mod idempotency;
 mod input;
 mod kill;
+mod load;
 mod measure;
 mod prepare;
 mod private_authority;

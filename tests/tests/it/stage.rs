@@ -27,6 +27,11 @@ impl Stage {
     /// A node on an installation, with a tenant.
     pub(crate) async fn of(installation: Installation) -> Self {
         let node = installation.serve().await;
+        Self::around(installation, node).await
+    }
+
+    /// A tenant and a receiver for a node that runs.
+    pub(crate) async fn around(installation: Installation, node: Node) -> Self {
         let tenant = installation.tenant("Acme").await;
         let api = node.client(&tenant.key);
         known(&api).await;

@@ -48,6 +48,8 @@ pub(super) struct Lane {
     pace: Pace,
     /// The database is away: callers are answered at once instead of queueing.
     away: Arc<AtomicBool>,
+    /// It was told that events cannot be written, and not yet that they are again.
+    told: AtomicBool,
     connection: Option<PgConnection>,
 }
 
@@ -80,6 +82,7 @@ impl Lane {
             queue,
             pace: Pace::default(),
             away,
+            told: AtomicBool::new(false),
             connection: None,
         }
     }
@@ -118,16 +121,18 @@ impl Lane {
         }
     }
 
-    /// While the database is away nobody queues, so the batcher itself finds out when it is back.
+    /// While the database is away nobody queues, so the batcher itself finds out when it answers again. Whether it takes events
+    /// the next ones will tell: its disk may be full.
     async fn look_again(&mut self) {
         if self.connect().await.is_ok() {
-            self.back();
+            self.away.store(false, Ordering::Release);
         }
     }
 
     /// The database does not take events: told once, however many flushes it is.
     fn gone(&self, error: &sqlx::Error, rows: usize) {
-        if self.away.swap(true, Ordering::AcqRel) {
+        self.away.store(true, Ordering::Release);
+        if self.told.swap(true, Ordering::Relaxed) {
             tracing::debug!(%error, rows, "events cannot be written yet");
         } else {
             tracing::warn!(%error, rows, "events cannot be written");
@@ -136,7 +141,8 @@ impl Lane {
 
     /// It does again.
     fn back(&self) {
-        if self.away.swap(false, Ordering::AcqRel) {
+        self.away.store(false, Ordering::Release);
+        if self.told.swap(false, Ordering::Relaxed) {
             tracing::info!("events are written again");
         }
     }
@@ -216,7 +222,7 @@ impl Lane {
         self.connect().await?;
         let stream = match self.keeper.present() {
             Some(stream) if !stream.is_closed() => stream,
-            stale => self.keeper.reopen(stale.as_ref()).await?,
+            stale => answered(self.keeper.reopen(stale.as_ref())).await?,
         };
         if stream.may_begin(&self.clock) {
             Ok(stream)
@@ -287,8 +293,8 @@ impl Lane {
             let left = self.settle_keys(left).await;
             return self.match_again(left, flushed.seq).await;
         }
-        if let Err(error) = self.keeper.reopen(Some(stream)).await {
-            tracing::warn!(%error, "no new stream could be opened");
+        if let Err(error) = answered(self.keeper.reopen(Some(stream))).await {
+            self.gone(&error, left.len());
             self.clock.sleep(PAUSE).await;
         }
         left
@@ -299,8 +305,9 @@ impl Lane {
         if rows.is_empty() {
             return rows;
         }
-        if let Err(error) = self.cache.refresh().await {
-            tracing::warn!(%error, seq, "the configuration cannot be read");
+        if let Err(error) = answered(self.cache.refresh()).await {
+            tracing::debug!(%error, seq, "the configuration cannot be read");
+            self.gone(&error, rows.len());
             self.clock.sleep(PAUSE).await;
             return rows;
         }
@@ -373,4 +380,11 @@ impl Lane {
         };
         let _gone = row.reply.send(Ok(accepted));
     }
+}
+
+/// Gives a step up when nobody answers: whatever is accepted waits behind it (INV-11).
+async fn answered<T>(step: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
+    tokio::time::timeout(limits::STEP, step)
+        .await
+        .unwrap_or(Err(sqlx::Error::PoolTimedOut))
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use posthorn_domain::id::EndpointId;
 use uuid::Uuid;
 
-use super::Lane;
+use super::{Lane, answered};
 use crate::accept::flush::{self, Row};
 use crate::accept::handover;
 use crate::stream::Stream;
@@ -50,7 +50,7 @@ impl Lane {
         rows: &[Row],
     ) -> Result<HashMap<Uuid, Vec<EndpointId>>, sqlx::Error> {
         match self.connection.as_mut() {
-            Some(connection) => flush::stored(connection, rows).await,
+            Some(connection) => answered(flush::stored(connection, rows)).await,
             None => Err(sqlx::Error::PoolClosed),
         }
     }

@@ -21,7 +21,7 @@ impl Lane {
         let mut standings = match settled {
             Ok(standings) => standings,
             Err(error) => {
-                tracing::warn!(%error, "the keys of events cannot be read");
+                self.gone(&error, rows.len());
                 self.connection = None;
                 self.clock.sleep(PAUSE).await;
                 return rows;

@@ -7,13 +7,15 @@ use std::time::Duration;
 use posthorn_tests::program::{At, Client, submission};
 use posthorn_tests::receiver::{Reply, Script};
 use posthorn_tests::wait::{pause, until};
+use rand::Rng as _;
+use rand::rngs::StdRng;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::stage::Stage;
 
 /// Endpoints that every event is for.
-pub(super) const ENDPOINTS: usize = 20;
+pub(crate) const ENDPOINTS: usize = 20;
 
 /// Endpoints that refuse at first.
 const FAILING: usize = 5;
@@ -27,15 +29,28 @@ const WRITERS: usize = 6;
 /// Between two events of a writer.
 const PACE: Duration = Duration::from_millis(80);
 
+/// After the last start everything that was promised arrives in this time: a lease lapses in 8 s, is seen lapsed
+/// twice, and then a backlog is sent.
+pub(crate) const ARRIVAL: Duration = Duration::from_mins(1);
+
+/// Requests that may be repeated because of one kill, or because another node took a stream over: those under way to each
+/// endpoint, and the results of one batch that was not recorded yet.
+pub(crate) const REPEATED_PER_KILL: usize = ENDPOINTS * 16 + 1024;
+
+/// A milliseconds' span, drawn.
+pub(crate) fn drawn(dice: &mut StdRng, from: u64, to: u64) -> Duration {
+    Duration::from_millis(dice.random_range(from..to))
+}
+
 /// Writers at work.
-pub(super) struct Load {
+pub(crate) struct Load {
     promised: Arc<Mutex<Vec<String>>>,
     enough: CancellationToken,
     writers: JoinSet<()>,
 }
 
 /// An event of the load.
-pub(super) fn event() -> Vec<u8> {
+pub(crate) fn event() -> Vec<u8> {
     submission("load.event", br#"{"amount": 12.50, "note": "as it was"}"#)
 }
 
@@ -45,12 +60,12 @@ fn path(endpoint: usize) -> String {
 
 impl Load {
     /// Makes the endpoints and lets the writers begin.
-    pub(super) async fn start(stage: &Stage) -> Self {
+    pub(crate) async fn start(stage: &Stage) -> Self {
         Self::through(stage, std::slice::from_ref(&stage.api)).await
     }
 
     /// The same with writers who are spread over several nodes.
-    pub(super) async fn through(stage: &Stage, nodes: &[Client]) -> Self {
+    pub(crate) async fn through(stage: &Stage, nodes: &[Client]) -> Self {
         for endpoint in 0..ENDPOINTS {
             if endpoint < FAILING {
                 let failing = Script::first(REFUSED, Reply::status(500));
@@ -85,7 +100,7 @@ impl Load {
     }
 
     /// Ends the load; the ids of all events that were answered 202.
-    pub(super) async fn end(mut self) -> Vec<String> {
+    pub(crate) async fn end(mut self) -> Vec<String> {
         self.enough.cancel();
         while let Some(ended) = self.writers.join_next().await {
             ended.unwrap();
@@ -100,8 +115,28 @@ impl Load {
     }
 }
 
+/// An event that is submitted now arrives within 15 s.
+pub(crate) async fn delivers_again(stage: &Stage) {
+    let mut submitted = None;
+    until(
+        "deliveries after the database is back",
+        Duration::from_secs(15),
+        async || {
+            if submitted.is_none() {
+                let answer = stage.api.try_post("/v1/events", event()).await?;
+                submitted = (answer.status == 202).then(|| answer.json().text("/id"));
+            }
+            let arrived = stage
+                .receiver
+                .map(|request| request.header("webhook-id") == submitted.as_deref());
+            (submitted.is_some() && arrived.contains(&true)).then_some(())
+        },
+    )
+    .await;
+}
+
 /// Every promised event arrives at every endpoint, and is told to be delivered.
-pub(super) async fn assert_kept(stage: &Stage, promised: &[String], within: Duration) {
+pub(crate) async fn assert_kept(stage: &Stage, promised: &[String], within: Duration) {
     until(
         "everything that was promised to arrive",
         within,
@@ -132,7 +167,7 @@ pub(super) async fn assert_kept(stage: &Stage, promised: &[String], within: Dura
 }
 
 /// Requests that were made although one for the same event and endpoint had been answered well.
-pub(super) fn repeated(stage: &Stage) -> usize {
+pub(crate) fn repeated(stage: &Stage) -> usize {
     let arrivals = arrivals(stage);
     let requests: usize = arrivals.values().sum();
     requests - arrivals.len() - refused(stage)
