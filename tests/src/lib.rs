@@ -15,3 +15,4 @@ pub mod receiver;
 pub mod rows;
 pub mod tenants;
 pub mod wait;
+pub mod wall_clock;

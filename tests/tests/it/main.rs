@@ -10,6 +10,7 @@
 
 mod api;
 mod chaos;
+mod clock;
 mod engine_accept;
 mod engine_aside;
 mod engine_circuit;
