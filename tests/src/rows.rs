@@ -305,6 +305,34 @@ impl Rows {
         .unwrap();
     }
 
+    /// Copies of an endpoint and its secret.
+    pub async fn crowd(
+        &self,
+        like: EndpointId,
+        endpoints: &[Uuid],
+        secrets: &[Uuid],
+        sealed: &[Vec<u8>],
+    ) {
+        let mut connection = self.connection.lock().await;
+        sqlx::query(
+            "WITH crowd AS (SELECT * FROM unnest($2::uuid[], $3::uuid[], $4::bytea[]) AS c (endpoint, secret, sealed)),
+                  made AS (INSERT INTO endpoints
+                           SELECT (jsonb_populate_record(e, jsonb_build_object('id', c.endpoint, 'uid', NULL))).*
+                           FROM endpoints AS e CROSS JOIN crowd AS c WHERE e.id = $1
+                           RETURNING 1)
+             INSERT INTO endpoint_secrets
+             SELECT (jsonb_populate_record(s, jsonb_build_object('id', c.secret, 'endpoint_id', c.endpoint, 'sealed', c.sealed))).*
+             FROM endpoint_secrets AS s CROSS JOIN crowd AS c WHERE s.endpoint_id = $1",
+        )
+        .bind(like.uuid())
+        .bind(endpoints)
+        .bind(secrets)
+        .bind(sealed)
+        .execute(&mut *connection)
+        .await
+        .unwrap();
+    }
+
     /// How many shards each node owns that owns any.
     pub async fn parts(&self) -> Vec<i64> {
         let mut connection = self.connection.lock().await;

@@ -31,6 +31,7 @@ use posthorn_store::read::EndpointRef;
 use posthorn_store::scope::TenantScope;
 
 use crate::receiver::Received;
+use crate::rows::Rows;
 
 /// Master keys of no worth, the same for every node of a test.
 #[must_use]
@@ -158,6 +159,23 @@ impl Tenants {
     /// An endpoint that wants every type.
     pub async fn endpoint(&self, tenant: TenantId, url: &str) -> TestEndpoint {
         self.endpoint_with(tenant, url, |_| {}).await
+    }
+
+    /// So many more endpoints like this one, each with a secret of its own. Without the version that the API makes of each.
+    pub async fn crowd(&self, rows: &Rows, like: &TestEndpoint, count: usize) {
+        let (mut endpoints, mut secrets, mut sealed) = (Vec::new(), Vec::new(), Vec::new());
+        let now = self.clock.now();
+        for _ in 0..count {
+            endpoints.push(EndpointId::mint(now, self.entropy.bytes()).uuid());
+            let secret = EndpointId::mint(now, self.entropy.bytes()).uuid();
+            let bound = [*like.tenant.uuid().as_bytes(), *secret.as_bytes()].concat();
+            let text = format!("whsec_{}=", "A".repeat(43));
+            let nonce = self.entropy.bytes();
+            let seal = self.ring.seal(text.as_bytes(), &bound, nonce).unwrap();
+            secrets.push(secret);
+            sealed.push(seal.bytes);
+        }
+        rows.crowd(like.id, &endpoints, &secrets, &sealed).await;
     }
 
     /// Changes an endpoint.

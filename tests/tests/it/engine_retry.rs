@@ -389,3 +389,18 @@ async fn engine_retry_takes_no_delivery_that_is_under_way() {
     .await;
     assert_eq!(scene.receiver.wait_for("/hook", 3, AMPLE).await.len(), 3);
 }
+
+/// D35: no order is kept, and what fails holds nothing back.
+#[tokio::test]
+async fn engine_retry_does_not_hold_back_the_event_that_follows() {
+    let scene = Scene::begin().await;
+    let script = Script::first(1, Reply::status(500)).then(Reply::status(200));
+    let endpoint = scene.failing(script, |_| {}).await;
+    let node = scene.node(Runs::All).await;
+    let first = scene.key(&endpoint, node.accept(scene.tenant, "1").await.id);
+    scene.attempted(&node, "/hook", 1).await;
+    let second = scene.key(&endpoint, node.accept(scene.tenant, "2").await.id);
+    scene.attempted(&node, "/hook", 2).await;
+    assert_eq!(scene.rows.outcomes(second).await, ["success"]);
+    assert!(scene.rows.pending(first).await.is_some());
+}
