@@ -28,18 +28,64 @@ const PORT: u16 = 5432;
 /// How long a cluster may take to answer after a start, or to end.
 const AMPLE: Duration = Duration::from_mins(1);
 
+/// Megabytes of a small disk: what a cluster and a schema take, and some.
+const SMALL_DISK: usize = 160;
+
 /// A running, or killed, cluster.
 pub struct Cluster {
     folder: PathBuf,
     account: Option<(u32, u32)>,
     server: Option<Child>,
+    disk: Option<SmallDisk>,
+}
+
+/// A file system in memory, mounted where a cluster lies. Unmounted when dropped.
+struct SmallDisk {
+    at: PathBuf,
+}
+
+impl SmallDisk {
+    fn mount(at: &Path) -> Self {
+        let size = format!("size={SMALL_DISK}m,mode=0700");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &size, "posthorn-test"]);
+        let mounted = mount.arg(at).output().unwrap();
+        let said = String::from_utf8_lossy(&mounted.stderr);
+        assert!(mounted.status.success(), "{said}");
+        Self { at: at.to_owned() }
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.at.join("ballast")
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: a process of the cluster may be at its end.
+        let _ = Command::new("umount").arg("-l").arg(&self.at).output();
+    }
 }
 
 impl Cluster {
     /// Makes one and starts it.
     pub async fn start() -> Self {
+        Self::make(None, environment::scratch("pg")).await
+    }
+
+    /// The same on a disk of its own that can be filled. Only root may mount one: `None` for others, who cannot ask.
+    pub async fn start_on_a_small_disk() -> Option<Self> {
+        if !geteuid().is_root() {
+            return None;
+        }
         let folder = environment::scratch("pg");
         fs::create_dir(&folder).unwrap();
+        let disk = SmallDisk::mount(&folder);
+        Some(Self::make(Some(disk), folder).await)
+    }
+
+    async fn make(disk: Option<SmallDisk>, folder: PathBuf) -> Self {
+        fs::create_dir_all(&folder).unwrap();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
         // initdb refuses root.
         let account = geteuid().is_root().then(database_account);
@@ -50,10 +96,17 @@ impl Cluster {
             folder,
             account,
             server: None,
+            disk,
         };
         let mut initdb = cluster.command("initdb");
+        // Small segments: a small disk holds some of them.
         initdb
-            .args(["--auth=trust", "--no-sync", "--no-locale"])
+            .args([
+                "--auth=trust",
+                "--no-sync",
+                "--no-locale",
+                "--wal-segsize=1",
+            ])
             .args(["--encoding=UTF8", "--username=postgres", "-D"])
             .arg(cluster.data());
         let made = initdb.output().unwrap();
@@ -89,6 +142,9 @@ impl Cluster {
         for setting in ["listen_addresses=", "fsync=off", "max_connections=100"] {
             server.args(["-c", setting]);
         }
+        if self.disk.is_some() {
+            server.args(["-c", "max_wal_size=16MB", "-c", "min_wal_size=2MB"]);
+        }
         server
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
@@ -112,6 +168,30 @@ impl Cluster {
             kill_process_group(pid, Signal::KILL).unwrap();
         }
         self.ended().await;
+    }
+
+    /// Fills its disk to the last byte.
+    pub fn fill_disk(&self) {
+        let disk = self.disk.as_ref().unwrap();
+        let mut ballast = fs::File::create(disk.ballast()).unwrap();
+        let piece = vec![0; 64 * 1024];
+        while std::io::Write::write(&mut ballast, &piece).is_ok_and(|written| written > 0) {}
+    }
+
+    /// Makes room again, and starts the server where it has given up for want of it.
+    pub async fn free_disk(&mut self) {
+        fs::remove_file(self.disk.as_ref().unwrap().ballast()).unwrap();
+        let gone = self
+            .server
+            .as_mut()
+            .is_none_or(|server| server.try_wait().is_ok_and(|status| status.is_some()));
+        if gone {
+            self.start_again().await;
+        }
+        until("PostgreSQL to answer", AMPLE, async || {
+            self.answers().then_some(())
+        })
+        .await;
     }
 
     async fn ended(&mut self) {
@@ -171,6 +251,7 @@ impl Drop for Cluster {
         if let Some(mut server) = self.server.take() {
             let _ = server.wait();
         }
+        drop(self.disk.take());
         let _ = fs::remove_dir_all(&self.folder);
     }
 }

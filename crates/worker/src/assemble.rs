@@ -412,8 +412,7 @@ async fn sweep(parking: Arc<Parking>) -> Result<(), DatabaseError> {
 }
 
 async fn refill(parking: Arc<Parking>) -> Result<(), DatabaseError> {
-    parking.refill().await;
-    Ok(())
+    parking.refill().await.map(drop)
 }
 
 async fn keep_the_house(housekeeping: Arc<Housekeeping>) -> Result<(), DatabaseError> {

@@ -30,6 +30,7 @@ use posthorn_store::shards::Shards;
 
 use crate::dispatch::Allowance;
 use crate::pace::Paces;
+use crate::stall::Stalls;
 use crate::step::bounded;
 
 /// Which endpoint.
@@ -64,6 +65,7 @@ pub struct Circuits {
     /// How many these are, to be read without the lock.
     count: AtomicUsize,
     paces: Paces,
+    stalls: Stalls,
 }
 
 /// What this node knows by itself of an endpoint.
@@ -131,6 +133,7 @@ impl Circuits {
             entropy,
             counted: Mutex::default(),
             count: AtomicUsize::new(0),
+            stalls: Stalls::default(),
         }
     }
 
@@ -262,8 +265,9 @@ impl Circuits {
         if let Some(told) = told {
             changed |= Box::pin(self.tell(attempted.of, told, entry.config_seq)).await;
         }
-        if changed && let Err(error) = Box::pin(bounded(self.health.refresh())).await {
-            tracing::warn!(%error, "what is known of endpoints could not be read");
+        if changed {
+            let read = Box::pin(bounded(self.health.refresh())).await;
+            self.stalls.told("reading health", &read);
         }
         changed || level
     }
@@ -450,13 +454,9 @@ impl Circuits {
 
     /// Whether a change was written. One that was not is tried again by the next attempt.
     async fn written<T>(&self, change: impl Future<Output = Result<T, DatabaseError>>) -> bool {
-        match bounded(change).await {
-            Ok(_) => true,
-            Err(error) => {
-                tracing::warn!(%error, "what is known of an endpoint could not be written");
-                false
-            }
-        }
+        let written = bounded(change).await;
+        self.stalls.told("writing health", &written);
+        written.is_ok()
     }
 
     fn counted(&self) -> MutexGuard<'_, HashMap<Of, Counted>> {

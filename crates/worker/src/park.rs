@@ -98,34 +98,38 @@ impl Parking {
         let health = self.circuits.health();
         self.probes()
             .forget_unless(|endpoint| health.knows(endpoint));
-        let mut moved = 0;
+        let (mut moved, mut failed) = (0, None);
         for of in self.listed().await? {
             match self.sweep(of).await {
                 Ok(rows) => moved += rows,
                 Err(error) => {
-                    tracing::warn!(%error, endpoint = %of.endpoint, "parked deliveries could not be swept");
+                    tracing::debug!(%error, endpoint = %of.endpoint, "parked deliveries could not be swept");
+                    failed = Some(error);
                 }
             }
         }
-        Ok(moved)
+        failed.map_or(Ok(moved), Err)
     }
 
     /// Brings more parked rows to the lanes that run low. Answers how many.
-    pub async fn refill(&self) -> u64 {
-        let mut moved = 0;
+    ///
+    /// # Errors
+    /// When the database did not answer for one of them; the sweep begins its drain again.
+    pub async fn refill(&self) -> Result<u64, DatabaseError> {
+        let (mut moved, mut failed) = (0, None);
         for of in self.dispatcher.low() {
             if !self.may_drain(of) {
                 continue;
             }
             match self.drain(of).await {
                 Ok(rows) => moved += rows,
-                // The sweep begins the drain again.
                 Err(error) => {
-                    tracing::warn!(%error, endpoint = %of.endpoint, "parked deliveries could not be read");
+                    tracing::debug!(%error, endpoint = %of.endpoint, "parked deliveries could not be read");
+                    failed = Some(error);
                 }
             }
         }
-        moved
+        failed.map_or(Ok(moved), Err)
     }
 
     /// The next endpoints with parked rows: each sweep goes on where the last one stopped.

@@ -32,6 +32,7 @@ use self::request::Content;
 use crate::circuit::{Attempted, Circuits};
 use crate::dispatch::{Dispatcher, Item};
 use crate::record::{Recorder, Unrecorded};
+use crate::stall::Stalls;
 use crate::step::bounded;
 
 pub use self::load::{LoadLoop, Loader};
@@ -74,6 +75,7 @@ pub struct Sender {
     shards: Shards,
     /// Many deliveries of a paused endpoint come up at once; the shared connections are not all for them.
     aside: Semaphore,
+    stalls: Stalls,
 }
 
 /// A delivery that is about to be sent.
@@ -117,6 +119,7 @@ impl Sender {
             recorder,
             shards,
             aside: Semaphore::new(limits::SETTING_ASIDE),
+            stalls: Stalls::default(),
         }
     }
 
@@ -286,9 +289,8 @@ impl Sender {
 
     async fn bury(&self, due: &Due, cause: Cause) -> Option<Prepared> {
         let _turn = self.aside.acquire().await;
-        if let Err(error) = bounded(pending::bury(&self.database, due, cause)).await {
-            tracing::warn!(%error, "a delivery whose end has come could not be moved");
-        }
+        let buried = bounded(pending::bury(&self.database, due, cause)).await;
+        self.stalls.told("ending deliveries", &buried);
         None
     }
 
@@ -311,9 +313,8 @@ impl Sender {
                 let _turn = self.aside.acquire().await;
                 let (tenant, endpoint) = (due.key.tenant, due.key.endpoint);
                 let parked = pending::park_due(&self.database, tenant, endpoint, why, &[]);
-                if let Err(error) = bounded(parked).await {
-                    tracing::warn!(%error, "due deliveries could not be parked");
-                }
+                self.stalls
+                    .told("setting deliveries aside", &bounded(parked).await);
                 None
             }
         }
@@ -330,9 +331,8 @@ impl Sender {
                     tenant: due.key.tenant,
                     endpoint: due.key.endpoint,
                 };
-                if let Err(error) = bounded(pending::cancel(&self.database, of)).await {
-                    tracing::warn!(%error, "deliveries of a deleted endpoint could not be ended");
-                }
+                let cancelled = bounded(pending::cancel(&self.database, of)).await;
+                self.stalls.told("ending deliveries", &cancelled);
             }
         }
         None
@@ -439,13 +439,13 @@ impl Sender {
         );
         match bounded(disabled).await {
             Ok(true) => {
+                self.stalls.done("disabling endpoints");
                 tracing::info!(endpoint = %key.endpoint, "an endpoint answered 410 and is disabled");
-                if let Err(error) = bounded(self.cache.refresh()).await {
-                    tracing::warn!(%error, "the configuration could not be read again");
-                }
+                let read = bounded(self.cache.refresh()).await;
+                self.stalls.told("reading the configuration", &read);
             }
-            Ok(false) => {}
-            Err(error) => tracing::warn!(%error, "an endpoint that is gone could not be disabled"),
+            Ok(false) => self.stalls.done("disabling endpoints"),
+            Err(error) => self.stalls.failed("disabling endpoints", &error),
         }
     }
 

@@ -1,8 +1,8 @@
-//! Stalls: the loops that cannot do their steps, told once when it begins and once when it is over.
+//! Stalls: steps at the database that cannot be done, told once when it begins and once when it is over.
 //!
-//! While the database is away every loop of the engine fails at each of its steps, several times a second. What an operator needs
-//! of that is one line when it begins and one when it ends; the rest is at the level debug, and `/readyz` says so
-//! meanwhile.
+//! While the database is away, or its disk is full, every loop of the engine fails at each of its steps, several times a second, and every
+//! delivery at its own. What an operator needs of that is one line when it begins and one when it ends; the rest is at the
+//! level debug, and `/readyz` says so meanwhile.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -11,25 +11,33 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// What changed with a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
-    /// The first loop fails.
+    /// The first step fails.
     Began,
-    /// No loop fails any more.
+    /// No step fails any more.
     Ended,
     /// All get on as before, or another one fails still.
     Nothing,
 }
 
-/// The loops of a node that failed at their last step. Cheap to clone.
+/// The kinds of steps that failed when they were last done. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stalls {
     failing: Arc<Mutex<BTreeSet<&'static str>>>,
 }
 
 impl Stalls {
-    /// A step of the loop `name` was done.
+    /// A step `name` was done.
     pub(crate) fn done(&self, name: &'static str) {
         if self.without(name) == Change::Ended {
-            tracing::info!("the engine's loops go on");
+            tracing::info!(step = name, "steps of the engine are done again");
+        }
+    }
+
+    /// What one step came to.
+    pub(crate) fn told<T, E: Display>(&self, name: &'static str, outcome: &Result<T, E>) {
+        match outcome {
+            Ok(_) => self.done(name),
+            Err(error) => self.failed(name, error),
         }
     }
 
@@ -42,12 +50,12 @@ impl Stalls {
         }
     }
 
-    /// A step of the loop `name` failed.
+    /// A step `name` failed.
     pub(crate) fn failed(&self, name: &'static str, error: &impl Display) {
         if self.with(name) == Change::Began {
-            tracing::warn!(step = name, %error, "the engine's loops do not get on; what lasts is told at the level debug");
+            tracing::warn!(step = name, %error, "steps of the engine fail; what lasts is told at the level debug");
         } else {
-            tracing::debug!(step = name, %error, "a step of a loop failed");
+            tracing::debug!(step = name, %error, "a step of the engine failed");
         }
     }
 

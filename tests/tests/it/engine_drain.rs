@@ -30,7 +30,7 @@ async fn refill(node: &Node) {
     let low = node.dispatcher.low_hint();
     loop {
         low.listen().notified().await;
-        node.parking.refill().await;
+        node.parking.refill().await.unwrap();
     }
 }
 
@@ -65,7 +65,7 @@ async fn engine_drain_holds_no_more_of_a_backlog_than_a_lane_takes() {
     let node = scene.node(Runs::All).await;
     for _ in 0..4 {
         node.parking.run_once().await;
-        node.parking.refill().await;
+        node.parking.refill().await.unwrap();
     }
     let held = node.dispatcher.load().1;
     assert!(held <= 512 + 16, "{held}");

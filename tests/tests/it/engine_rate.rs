@@ -135,7 +135,7 @@ async fn engine_rate_writes_the_rows_of_a_backlog_once() {
     for _ in 0..5 {
         node.due.run_once().await;
         node.parking.run_once().await;
-        node.parking.refill().await;
+        node.parking.refill().await.unwrap();
     }
     let changed = "SELECT count(*) FROM pending JOIN seen USING (event_id) WHERE pending.xmin::text <> version";
     let parked = "SELECT count(*) FROM pending WHERE due IS NULL AND why = 'rate_limit'";

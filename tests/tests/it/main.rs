@@ -11,6 +11,7 @@
 mod api;
 mod chaos;
 mod clock;
+mod disk;
 mod engine_accept;
 mod engine_aside;
 mod engine_circuit;

@@ -157,13 +157,14 @@ impl Readiness {
         {
             return reasons.clone();
         }
-        let reasons = look(&login).await;
+        let reasons = look(&login, last.as_ref().map(|(_, before)| before.as_slice())).await;
         *last = Some((self.inner.clock.monotonic(), reasons.clone()));
         reasons
     }
 }
 
-async fn look(login: &Login) -> Vec<Reason> {
+/// What the database lacks. Why it cannot be asked is told once, and not at each look.
+async fn look(login: &Login, before: Option<&[Reason]>) -> Vec<Reason> {
     let unreachable = || {
         vec![Reason {
             code: "database_unreachable",
@@ -173,7 +174,9 @@ async fn look(login: &Login) -> Vec<Reason> {
     match tokio::time::timeout(limits::READINESS_WAIT, migrate::inspect(login)).await {
         Err(_) => unreachable(),
         Ok(Err(error)) => {
-            tracing::warn!(%error, "the database was looked at for readiness");
+            if before != Some(unreachable().as_slice()) {
+                tracing::warn!(%error, "the database was looked at for readiness");
+            }
             unreachable()
         }
         Ok(Ok(standing)) => missing_in(&standing),

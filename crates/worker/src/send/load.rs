@@ -11,6 +11,8 @@ use posthorn_store::pending::{Due, Load, PendingReader};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use crate::stall::Stalls;
+
 struct Wanted {
     row: Due,
     answer: oneshot::Sender<Load>,
@@ -28,7 +30,13 @@ impl Loader {
     pub fn new(database: Database) -> (Self, LoadLoop) {
         let (wanted, queue) = mpsc::channel(limits::LOAD_ROWS);
         let reader = PendingReader::new(database);
-        (Self { wanted }, LoadLoop { reader, queue })
+        let stalls = Stalls::default();
+        let load_loop = LoadLoop {
+            reader,
+            queue,
+            stalls,
+        };
+        (Self { wanted }, load_loop)
     }
 
     /// What a row is by now; `None` when it could not be read: it stays where it is, and is found again.
@@ -43,6 +51,7 @@ impl Loader {
 pub struct LoadLoop {
     reader: PendingReader,
     queue: mpsc::Receiver<Wanted>,
+    stalls: Stalls,
 }
 
 impl LoadLoop {
@@ -81,20 +90,16 @@ impl LoadLoop {
             Err(_) => self.reader.load(&rows).await,
         };
         let batch = std::mem::take(waiting);
-        match read {
-            Ok(read) => {
-                metrics::histogram!("posthorn_load_rows")
-                    .record(f64::from(u32::try_from(rows.len()).unwrap_or(u32::MAX)));
-                for (wanted, load) in batch.into_iter().zip(read) {
-                    match load {
-                        Load::Later => waiting.push_back(wanted),
-                        // Whoever asked may be gone, with its node.
-                        load => drop(wanted.answer.send(load)),
-                    }
-                }
-            }
-            Err(error) => {
-                tracing::warn!(%error, rows = rows.len(), "pending deliveries could not be read");
+        self.stalls.told("reading due deliveries", &read);
+        // Whoever asked for what was not read hears that by its channel.
+        let Ok(read) = read else { return };
+        metrics::histogram!("posthorn_load_rows")
+            .record(f64::from(u32::try_from(rows.len()).unwrap_or(u32::MAX)));
+        for (wanted, load) in batch.into_iter().zip(read) {
+            match load {
+                Load::Later => waiting.push_back(wanted),
+                // Whoever asked may be gone, with its node.
+                load => drop(wanted.answer.send(load)),
             }
         }
     }
