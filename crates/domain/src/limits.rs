@@ -371,6 +371,12 @@ pub const ACCEPT_WAIT: Duration = Duration::from_secs(10);
 pub const SHUTDOWN_FLUSH_WAIT: Duration = Duration::from_secs(10);
 /// How often roles are looked at while somebody prepares another database of the cluster at the same moment.
 pub const ROLE_LOOKS: usize = 8;
+/// How long a migration waits for a table that is in use: meanwhile everybody else waits behind it.
+pub const MIGRATION_LOCK_WAIT: Duration = Duration::from_millis(500);
+/// How long it lets the others go first then.
+pub const MIGRATION_PAUSE: Duration = Duration::from_secs(1);
+/// How often it asks: for about a minute.
+pub const MIGRATION_LOOKS: u32 = 40;
 /// Payloads above this many bytes are compressed in the log.
 pub const COMPRESS_ABOVE: usize = 2048;
 /// Fresh deliveries of one endpoint that wait in memory; the rest is parked.

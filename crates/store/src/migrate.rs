@@ -13,14 +13,16 @@ mod login;
 mod roles;
 mod standing;
 
+use posthorn_domain::limits;
 use sqlx::migrate::{MigrateError as SqlxMigrateError, Migrator};
-use sqlx::{Connection as _, Executor as _, PgConnection};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 
 pub use error::MigrateError;
 pub use login::{Login, LoginError};
 pub use roles::roles_sql;
 pub use standing::{Answer, Pending, Standing, answers, inspect};
 
+use crate::clock::Clock;
 use crate::partitions::DAYS_AHEAD;
 
 /// The schema, as compiled in.
@@ -31,6 +33,9 @@ const OLDEST: i32 = 150_000;
 
 /// Held while roles, schema and leaves are made: many nodes may start at once.
 const LOCK: &str = "SELECT pg_advisory_lock(hashtext('posthorn_prepare'))";
+
+/// SQLSTATE `lock_not_available`.
+const LOCK_NOT_AVAILABLE: &str = "55P03";
 
 /// What [`prepare`] found and did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,13 +89,43 @@ async fn prepare_locked(connection: &mut PgConnection) -> Result<usize, MigrateE
     connection.execute("SET ROLE posthorn_owner").await?;
     let pending = standing::pending_in(connection).await?;
     pending.refuse_newer()?;
-    MIGRATOR.run(&mut *connection).await.map_err(said_plainly)?;
+    run_migrations(connection).await?;
     // What is missing is asked for by the engine's role, which owns nothing.
     connection
         .execute("GRANT SELECT ON _sqlx_migrations TO posthorn_system")
         .await?;
     make_leaves(connection).await?;
     Ok(pending.names.len())
+}
+
+/// Runs what has not run. A migration that wants a table which somebody is using has all later traffic of that table queue up
+/// behind it while it waits, so it waits for a moment only, lets that traffic go first, and asks again.
+async fn run_migrations(connection: &mut PgConnection) -> Result<(), MigrateError> {
+    let clock = Clock::start();
+    let wait = limits::MIGRATION_LOCK_WAIT.as_millis();
+    let wait = format!("SET lock_timeout = '{wait}ms'");
+    connection.execute(AssertSqlSafe(wait)).await?;
+    for _ in 1..limits::MIGRATION_LOOKS {
+        match MIGRATOR.run(&mut *connection).await {
+            Err(error) if waited_for_a_lock(&error) => {
+                tracing::warn!(%error, "a table that a migration changes is in use: trying again");
+                clock.sleep(limits::MIGRATION_PAUSE).await;
+            }
+            ended => return ended.map_err(said_plainly),
+        }
+    }
+    MIGRATOR.run(&mut *connection).await.map_err(said_plainly)
+}
+
+fn waited_for_a_lock(error: &SqlxMigrateError) -> bool {
+    let (SqlxMigrateError::Execute(error) | SqlxMigrateError::ExecuteMigration(error, _)) = error
+    else {
+        return false;
+    };
+    let code = error
+        .as_database_error()
+        .and_then(sqlx::error::DatabaseError::code);
+    code.as_deref() == Some(LOCK_NOT_AVAILABLE)
 }
 
 /// Makes the leaves from yesterday to a week ahead, as the owner.
@@ -155,7 +190,7 @@ async fn require_version(connection: &mut PgConnection) -> Result<(), MigrateErr
     Ok(())
 }
 
-/// A migration may take long, and may wait for another node's; only its own locks are bounded.
+/// A migration may take long, and preparing may wait for another node's.
 async fn wait_long(connection: &mut PgConnection) -> Result<(), MigrateError> {
     connection.execute("SET statement_timeout = 0").await?;
     connection.execute("SET lock_timeout = 0").await?;
@@ -166,6 +201,7 @@ fn said_plainly(error: SqlxMigrateError) -> MigrateError {
     match error {
         SqlxMigrateError::VersionMissing(version) => MigrateError::NewerDatabase { version },
         SqlxMigrateError::VersionMismatch(version) => MigrateError::Changed { version },
+        locked if waited_for_a_lock(&locked) => MigrateError::InUse(Box::new(locked)),
         other => MigrateError::Migration(Box::new(other)),
     }
 }

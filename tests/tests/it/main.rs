@@ -46,6 +46,7 @@ mod input;
 mod kill;
 mod load;
 mod measure;
+mod migrate;
 mod prepare;
 mod private_authority;
 mod receiver;

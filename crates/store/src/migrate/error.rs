@@ -38,6 +38,12 @@ pub enum MigrateError {
     /// A migration failed and was rolled back.
     #[error("a migration failed and was rolled back: {0}")]
     Migration(#[source] Box<sqlx::migrate::MigrateError>),
+    /// A table that a migration changes was in use all the time, and the migration gave up rather than hold the traffic up.
+    #[error(
+        "a table that a migration changes is in use by another session, which has held it for too long: {0}. \
+         Look for one that is `idle in transaction` in pg_stat_activity, end it, and start again"
+    )]
+    InUse(#[source] Box<sqlx::migrate::MigrateError>),
     /// The login may not make roles, or not all of what they need.
     #[error(
         "this login may not make Posthorn's roles ({source}). Have somebody who may run this SQL in this database, \
