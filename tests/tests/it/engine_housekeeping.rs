@@ -18,6 +18,7 @@ use crate::engine_scene::Scene;
 
 mod crowd;
 mod floor;
+mod size;
 mod steps;
 
 /// Rows of `pending` whose event is nowhere.

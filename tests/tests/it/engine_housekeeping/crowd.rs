@@ -29,10 +29,11 @@ const CROWD: [&str; 5] = [
      FROM events WHERE get_byte(uuid_send(id), 15) % 3 = 2",
 ];
 
-const DEADLOCKS: &str = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+pub(super) const DEADLOCKS: &str =
+    "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
 
 /// Pending rows and dead letters whose event is not kept.
-const NOT_KEPT: &str = "SELECT count(*) FROM (SELECT tenant_id, event_id FROM pending UNION SELECT tenant_id, event_id FROM dead_letters) AS l
+pub(super) const NOT_KEPT: &str = "SELECT count(*) FROM (SELECT tenant_id, event_id FROM pending UNION SELECT tenant_id, event_id FROM dead_letters) AS l
      WHERE NOT EXISTS (SELECT 1 FROM kept_events AS k WHERE k.tenant_id = l.tenant_id AND k.id = l.event_id)";
 
 async fn crowd() -> Scene {
@@ -46,7 +47,7 @@ async fn crowd() -> Scene {
 }
 
 /// All the steps of a round, whoever else is doing them.
-async fn steps(scene: &Scene) {
+pub(super) async fn steps(scene: &Scene) {
     let mut housekeeper = scene.housekeeper().await;
     loop {
         let (found, removed) = housekeeper.remove_dead_letters(days(90)).await.unwrap();
