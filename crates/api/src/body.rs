@@ -214,10 +214,12 @@ fn refuse_headers(method: &Method, headers: &HeaderMap) -> Result<(), Failure> {
 
 /// `application/json` in UTF-8; for PATCH also the merge patch's own type (RFC 7396).
 fn is_json(headers: &HeaderMap, method: &Method) -> bool {
-    let Some(value) = headers
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-    else {
+    let mut values = headers.get_all(CONTENT_TYPE).iter();
+    // Two would let the reader choose.
+    let (Some(value), None) = (values.next(), values.next()) else {
+        return false;
+    };
+    let Ok(value) = value.to_str() else {
         return false;
     };
     let mut parts = value.split(';').map(str::trim);
@@ -387,5 +389,14 @@ mod tests {
         assert!(!told("application/json; charset=latin1", Method::POST));
         assert!(!told("text/plain", Method::POST));
         assert!(!is_json(&HeaderMap::new(), &Method::POST));
+    }
+
+    #[test]
+    fn two_types_are_none() {
+        let mut headers = HeaderMap::new();
+        for _ in 0..2 {
+            headers.append(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        assert!(!is_json(&headers, &Method::POST));
     }
 }
