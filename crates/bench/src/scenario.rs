@@ -52,9 +52,9 @@ pub(crate) const FAN_OUT: Scenario = Scenario {
     fan_out: 10,
     ratio: 0.5,
     alarm: 0.0,
-    cpu: 0.0,
-    wal: 0.0,
-    statements: 0.0,
+    cpu: 14.0,
+    wal: 5500.0,
+    statements: 0.2,
 };
 
 /// Runs a scenario, prints the table, writes the JSON; fails when a gate is missed.
