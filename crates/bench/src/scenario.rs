@@ -18,7 +18,7 @@ pub(crate) struct Scenario {
     /// Deliveries (events, where there are none) against `direct`: wanted, and by which the run fails.
     pub(crate) ratio: f64,
     pub(crate) alarm: f64,
-    /// CPU of an event in requests of `direct`, at most; see `docs/adr/0013`.
+    /// CPU of an event in requests of `direct`, at most; see `docs/adr/0011`.
     pub(crate) cpu: f64,
     /// WAL of an event, at most, in bytes.
     pub(crate) wal: f64,
