@@ -99,7 +99,7 @@ impl Recoverer {
             self.width = narrower;
             return Ok(Some(0));
         }
-        let written = if seen.deliveries == 0 {
+        let written = if seen.is_nothing() {
             self.pass(to).await?;
             0
         } else {

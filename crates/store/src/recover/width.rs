@@ -13,6 +13,11 @@ pub(super) struct Seen {
 }
 
 impl Seen {
+    /// Whether there is nothing of the stream's own in the window. A look that ended at its limit has not seen the rest of it.
+    pub(super) const fn is_nothing(self) -> bool {
+        self.deliveries == 0 && self.events <= limits::RECOVER_EVENTS
+    }
+
     fn is_within(self, part: i64) -> bool {
         self.events <= limits::RECOVER_EVENTS / part
             && self.deliveries <= limits::RECOVER_DELIVERIES / part
@@ -59,6 +64,16 @@ mod tests {
         events: 0,
         deliveries: 0,
     };
+
+    /// INV-2: what was not looked at may hold something.
+    #[test]
+    fn a_window_that_was_not_seen_to_its_end_is_not_passed_over() {
+        let full = Seen {
+            events: limits::RECOVER_EVENTS + 1,
+            ..NOTHING
+        };
+        assert!(NOTHING.is_nothing() && !full.is_nothing());
+    }
 
     /// Windows until so much time is done, where every window holds the same.
     fn windows(days: i64, seen: Seen) -> usize {
