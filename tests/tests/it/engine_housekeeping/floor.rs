@@ -12,8 +12,10 @@ use posthorn_store::record::{
 };
 use posthorn_store::replay::{ReplayError, replay_dead_letter};
 use posthorn_tests::engine::{AMPLE, Runs};
+use posthorn_tests::rows::Rows;
 use posthorn_tests::wait::until;
 use sqlx::Executor as _;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::{WITHOUT_PAYLOAD, days};
@@ -235,6 +237,44 @@ async fn engine_housekeeping_raises_the_floor_while_something_is_always_being_ma
         let floor = housekeeper.raise_floor(days(number)).await.unwrap();
         let above = floor.floor.minted_at() + TimeDelta::days(i64::from(number) + 1);
         assert!(above >= Clock::start().now());
+    }
+    crowd.shutdown().await;
+}
+
+/// Inside the gate, as whoever makes something pending.
+const INSIDE: &str = "SELECT floor FROM retention, pg_advisory_xact_lock_shared(hashtext('posthorn_gate')) FOR KEY SHARE OF retention";
+
+/// INV-11: the same where nobody leaves before the next has come in, but for one who has waited for that in vain.
+#[tokio::test]
+async fn engine_housekeeping_raises_the_floor_though_whoever_is_inside_waits_for_the_next() {
+    let scene = Scene::begin().await;
+    let endpoint = scene.endpoint("/hook").await;
+    scene.old(&endpoint, 40).await;
+    let entered = watch::Sender::new(0_u64);
+    let mut crowd = JoinSet::new();
+    for _ in 0..4 {
+        let (rows, entered) = (Rows::of(&scene.database).await, entered.clone());
+        crowd.spawn(async move {
+            loop {
+                rows.run("BEGIN").await;
+                rows.run(INSIDE).await;
+                entered.send_modify(|count| *count += 1);
+                let mut seen = entered.subscribe();
+                let mine = *seen.borrow();
+                let next = async { seen.wait_for(|count| *count > mine).await.is_ok() };
+                let _in_vain = tokio::time::timeout(AMPLE / 100, next).await;
+                rows.run("COMMIT").await;
+            }
+        });
+    }
+    entered
+        .subscribe()
+        .wait_for(|count| *count > 20)
+        .await
+        .unwrap();
+    let mut housekeeper = scene.housekeeper().await;
+    for number in [35, 34, 33] {
+        housekeeper.raise_floor(days(number)).await.unwrap();
     }
     crowd.shutdown().await;
 }
