@@ -262,7 +262,14 @@ CREATE TABLE public.endpoints (
     rate_per_second double precision,
     rate_burst integer,
     max_in_flight integer,
+    header_prefix text DEFAULT 'webhook'::text NOT NULL,
+    compat_kind text,
+    compat_header text,
+    compat_sealed bytea,
+    compat_key_id text,
     CONSTRAINT endpoint_burst_is_1_to_10000 CHECK (((rate_burst >= 1) AND (rate_burst <= 10000))),
+    CONSTRAINT endpoint_compat_is_whole CHECK (((num_nulls(compat_kind, compat_sealed, compat_key_id) = ANY (ARRAY[0, 3])) AND ((compat_header IS NULL) OR (compat_kind IS NOT NULL)))),
+    CONSTRAINT endpoint_compat_kind_is_known CHECK ((compat_kind = ANY (ARRAY['github'::text, 'stripe'::text, 'hmac_sha256'::text]))),
     CONSTRAINT endpoint_headers_name_their_master_key CHECK (((headers_sealed IS NULL) = (headers_key_id IS NULL))),
     CONSTRAINT endpoint_keep_responses_is_known CHECK ((keep_responses = ANY (ARRAY['failures'::text, 'all'::text, 'none'::text]))),
     CONSTRAINT endpoint_max_age_is_1_minute_to_30_days CHECK (((max_age_s >= 60) AND (max_age_s <= 2592000))),
@@ -372,6 +379,7 @@ CREATE TABLE public.nodes (
     watermark uuid NOT NULL,
     started_at timestamp with time zone DEFAULT now() NOT NULL,
     sends boolean DEFAULT true NOT NULL,
+    master_keys text[] DEFAULT '{}'::text[] NOT NULL,
     CONSTRAINT node_state_is_known CHECK ((state = ANY (ARRAY['open'::text, 'closed'::text, 'recovered'::text])))
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='200');
@@ -432,7 +440,7 @@ ALTER TABLE public.tenants OWNER TO posthorn_owner;
 ALTER TABLE ONLY public.api_keys
     ADD CONSTRAINT api_keys_pkey PRIMARY KEY (tenant_id, id);
 ALTER TABLE ONLY public.attempts
-    ADD CONSTRAINT attempts_pkey PRIMARY KEY (tenant_id, endpoint_id, event_id, id);
+    ADD CONSTRAINT attempts_pkey PRIMARY KEY (endpoint_id, event_id, id);
 ALTER TABLE ONLY public.config_head
     ADD CONSTRAINT config_head_pkey PRIMARY KEY (one);
 ALTER TABLE ONLY public.config_log
@@ -548,7 +556,7 @@ GRANT SELECT,INSERT ON TABLE public.config_log TO posthorn_tenant;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.dead_letters TO posthorn_system;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.dead_letters TO posthorn_tenant;
 GRANT SELECT,INSERT,UPDATE ON TABLE public.endpoint_secrets TO posthorn_system;
-GRANT SELECT,INSERT,UPDATE ON TABLE public.endpoint_secrets TO posthorn_tenant;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.endpoint_secrets TO posthorn_tenant;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.endpoint_state TO posthorn_system;
 GRANT SELECT,UPDATE ON TABLE public.endpoint_state TO posthorn_tenant;
 GRANT SELECT,INSERT ON TABLE public.endpoint_versions TO posthorn_system;
@@ -565,7 +573,7 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.idempotent_answers TO posthorn
 GRANT SELECT,INSERT,DELETE ON TABLE public.kept_events TO posthorn_system;
 GRANT SELECT ON TABLE public.kept_events TO posthorn_tenant;
 GRANT UPDATE(endpoints) ON TABLE public.kept_events TO posthorn_system;
-GRANT SELECT,INSERT ON TABLE public.master_key_probe TO posthorn_system;
+GRANT SELECT,INSERT,DELETE ON TABLE public.master_key_probe TO posthorn_system;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.nodes TO posthorn_system;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.pending TO posthorn_system;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.pending TO posthorn_tenant;

@@ -21,9 +21,10 @@ use posthorn_domain::id::TenantId;
 use posthorn_domain::limits;
 use posthorn_domain::metadata::Metadata;
 use posthorn_domain::retention::Retention;
+use posthorn_domain::shutdown::Deadline;
 use posthorn_egress::{Egress, EgressOptions};
 use posthorn_store::accept::{
-    AcceptError, Accepted, Acceptor, AcceptorParts, Batcher, FreshEvent, NewEvent,
+    AcceptError, Accepted, Acceptor, AcceptorParts, Backpressure, Batcher, FreshEvent, NewEvent,
 };
 use posthorn_store::clock::Clock;
 use posthorn_store::configuration::ConfigCache;
@@ -40,6 +41,7 @@ use posthorn_worker::{
     CircuitParts, Circuits, Dispatcher, DueTimer, Keeping, KeepingParts, Loader, Parking,
     ParkingParts, Recorder, Recovery, Sender, SenderParts, WorkerParts,
 };
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -79,6 +81,8 @@ pub struct Parts {
     pub acceptor: Acceptor,
     batcher: Batcher,
     fresh: mpsc::Receiver<FreshEvent>,
+    /// What the dispatcher tells accept of endpoints that are behind.
+    pub backpressure: Backpressure,
 }
 
 impl Parts {
@@ -103,6 +107,7 @@ impl Parts {
         let (dispatch, fresh) = mpsc::channel(limits::FRESH_EVENTS);
         let shards = Shards::new(Arc::clone(&keeper));
         let due = DueHint::default();
+        let backpressure = Backpressure::default();
         let (acceptor, batcher) = Acceptor::new(AcceptorParts {
             database: database.clone(),
             cache: cache.clone(),
@@ -111,6 +116,7 @@ impl Parts {
             clock: clock.clone(),
             dispatch,
             due: due.clone(),
+            backpressure: backpressure.clone(),
         });
         Self {
             database,
@@ -122,6 +128,7 @@ impl Parts {
             acceptor,
             batcher,
             fresh,
+            backpressure,
         }
     }
 
@@ -141,8 +148,16 @@ impl Parts {
             key_uses: KeyUses::default(),
             batcher: self.batcher,
             fresh: self.fresh,
+            backpressure: self.backpressure,
+            sending: Handle::current(),
         }
     }
+}
+
+/// The whole budget of a node that stops, from now on.
+#[must_use]
+pub fn in_order() -> Deadline {
+    Deadline::begun(Clock::start().monotonic())
 }
 
 /// A client that may send to the loopback.
@@ -168,6 +183,8 @@ pub struct Node {
     pub acceptor: Acceptor,
     /// Its queues.
     pub dispatcher: Arc<Dispatcher>,
+    /// What these tell of endpoints that are behind.
+    pub backpressure: Backpressure,
     /// The due timer.
     pub due: DueTimer,
     /// The sweep over parked rows.
@@ -207,6 +224,7 @@ impl Node {
             acceptor,
             batcher,
             fresh,
+            backpressure,
         } = parts;
         let (health, circuits) = circuits(&database, &cache, &shards, &clock).await;
         let dispatcher = Dispatcher::new(
@@ -215,6 +233,7 @@ impl Node {
             Arc::clone(&circuits),
             Arc::clone(&keeper),
             shards.clone(),
+            backpressure.clone(),
         );
         let dispatcher = Arc::new(dispatcher);
         let mut tasks = JoinSet::new();
@@ -259,6 +278,7 @@ impl Node {
             clock,
             acceptor,
             dispatcher,
+            backpressure,
             keeping,
             unsent,
             _tasks: tasks,
@@ -352,7 +372,7 @@ fn dispatch(
     }));
     tasks.spawn(loading.run(CancellationToken::new()));
     let running = Arc::clone(dispatcher);
-    tasks.spawn(recording.run(CancellationToken::new()));
+    tasks.spawn(recording.run());
     tasks.spawn(running.run(sender, recorder, fresh, CancellationToken::new()));
 }
 

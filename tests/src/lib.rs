@@ -3,6 +3,7 @@
 //! Guarantees: everything listens on a free port of the loopback, ends when dropped, and waits with a deadline, so that no
 //! test needs to sleep. Does not: know the server under test; the tests themselves are in `tests/it`, one binary.
 
+pub mod authority;
 pub mod capture;
 pub mod cluster;
 pub mod database;

@@ -1,4 +1,5 @@
-//! A name server on a loopback UDP port that answers as a test wants, with a TTL of 0.
+//! A name server on a loopback port that answers as a test wants, with a TTL of 0. What is too large for UDP is cut there, and whole
+//! over TCP (RFC 1035, 4.2).
 
 use std::{
     io,
@@ -9,7 +10,11 @@ use std::{
     },
 };
 
-use tokio::{net::UdpSocket, task::AbortHandle};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream, UdpSocket},
+    task::{AbortHandle, JoinSet},
+};
 
 use crate::environment;
 
@@ -37,11 +42,20 @@ pub enum NameAnswer {
     Silence,
 }
 
+/// Bytes of an answer over UDP.
+const UDP_BYTES: usize = 512;
+
 /// A running name server. Dropping it closes its port.
 pub struct NameServer {
     address: SocketAddr,
     questions: Arc<AtomicUsize>,
-    serving: AbortHandle,
+    serving: [AbortHandle; 2],
+}
+
+/// How the questions of both kinds of connection are answered.
+struct Answers<A> {
+    answer: A,
+    questions: Arc<AtomicUsize>,
 }
 
 impl NameServer {
@@ -54,31 +68,21 @@ impl NameServer {
         answer: impl Fn(&str, Family, usize) -> NameAnswer + Send + Sync + 'static,
     ) -> io::Result<Self> {
         environment::raise_open_files();
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let (socket, listener) = both_ports().await?;
         let address = socket.local_addr()?;
         let questions = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&questions);
-        let serving = tokio::spawn(async move {
-            let mut packet = [0; 1500];
-            while let Ok((length, from)) = socket.recv_from(&mut packet).await {
-                let Some(question) = packet.get(..length).and_then(Question::parse) else {
-                    continue;
-                };
-                let before = count.fetch_add(1, Ordering::SeqCst);
-                let Some(family) = question.family else {
-                    continue;
-                };
-                if let Some(reply) = question.reply(family, &answer(&question.name, family, before))
-                {
-                    // A client that is gone has no use for it.
-                    let _ = socket.send_to(&reply, from).await;
-                }
-            }
+        let answers = Arc::new(Answers {
+            answer,
+            questions: Arc::clone(&questions),
         });
+        let serving = [
+            tokio::spawn(serve_udp(socket, Arc::clone(&answers))).abort_handle(),
+            tokio::spawn(serve_tcp(listener, answers)).abort_handle(),
+        ];
         Ok(Self {
             address,
             questions,
-            serving: serving.abort_handle(),
+            serving,
         })
     }
 
@@ -97,7 +101,93 @@ impl NameServer {
 
 impl Drop for NameServer {
     fn drop(&mut self) {
-        self.serving.abort();
+        for serving in &self.serving {
+            serving.abort();
+        }
+    }
+}
+
+/// A free UDP port whose number is free for TCP, too.
+async fn both_ports() -> io::Result<(UdpSocket, TcpListener)> {
+    let mut tried = Err(io::ErrorKind::AddrInUse.into());
+    for _ in 0..20 {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        match TcpListener::bind(socket.local_addr()?).await {
+            Ok(listener) => return Ok((socket, listener)),
+            Err(error) => tried = Err(error),
+        }
+    }
+    tried
+}
+
+async fn serve_udp<A: Fn(&str, Family, usize) -> NameAnswer>(
+    socket: UdpSocket,
+    answers: Arc<Answers<A>>,
+) {
+    let mut packet = [0; 1500];
+    while let Ok((length, from)) = socket.recv_from(&mut packet).await {
+        let question = packet.get(..length).unwrap_or_default();
+        if let Some(mut reply) = answers.reply(question) {
+            if reply.len() > UDP_BYTES {
+                cut(&mut reply);
+            }
+            // A client that is gone has no use for it.
+            let _ = socket.send_to(&reply, from).await;
+        }
+    }
+}
+
+async fn serve_tcp<A>(listener: TcpListener, answers: Arc<Answers<A>>)
+where
+    A: Fn(&str, Family, usize) -> NameAnswer + Send + Sync + 'static,
+{
+    let mut connections = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        let answers = Arc::clone(&answers);
+        connections.spawn(async move {
+            // What goes wrong on a connection is the other side's to notice.
+            let _ = serve_connection(stream, &answers).await;
+        });
+    }
+}
+
+/// Each message has its length before it.
+async fn serve_connection<A: Fn(&str, Family, usize) -> NameAnswer>(
+    mut stream: TcpStream,
+    answers: &Answers<A>,
+) -> io::Result<()> {
+    loop {
+        let length = stream.read_u16().await?;
+        let mut question = vec![0; usize::from(length)];
+        stream.read_exact(&mut question).await?;
+        if let Some(reply) = answers.reply(&question) {
+            let length = u16::try_from(reply.len()).map_err(io::Error::other)?;
+            stream.write_u16(length).await?;
+            stream.write_all(&reply).await?;
+            stream.flush().await?;
+        }
+    }
+}
+
+/// Leaves the question alone, and says that there is more.
+fn cut(reply: &mut Vec<u8>) {
+    if let Some(flags) = reply.get_mut(2) {
+        *flags |= 2;
+    }
+    if let Some(counts) = reply.get_mut(6..8) {
+        counts.fill(0);
+    }
+    let end = Question::parse(reply).map_or(12, |question| 12 + question.section.len());
+    reply.truncate(end);
+}
+
+impl<A: Fn(&str, Family, usize) -> NameAnswer> Answers<A> {
+    fn reply(&self, packet: &[u8]) -> Option<Vec<u8>> {
+        let question = Question::parse(packet)?;
+        let before = self.questions.fetch_add(1, Ordering::SeqCst);
+        let family = question.family?;
+        let answer = (self.answer)(&question.name, family, before);
+        question.reply(family, &answer)
     }
 }
 

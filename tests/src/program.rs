@@ -144,6 +144,30 @@ impl Installation {
         ran(command).await
     }
 
+    /// The master keys that its nodes and verbs are given, unless told otherwise.
+    #[must_use]
+    pub fn master_keys(&self) -> &str {
+        &self.inner.master_keys
+    }
+
+    /// Runs a verb with other master keys: the object that it printed, or its words where it failed.
+    ///
+    /// # Errors
+    ///
+    /// When the verb fails.
+    pub async fn run_under(&self, arguments: &[&str], master_keys: &str) -> Result<Value, String> {
+        let mut command = self.inner.command(arguments);
+        command
+            .arg("--json")
+            .env("POSTHORN_MASTER_KEYS", master_keys);
+        let said = command.output().await.unwrap();
+        if said.status.success() {
+            Ok(serde_json::from_slice(&said.stdout).expect("--json prints one object"))
+        } else {
+            Err(String::from_utf8_lossy(&said.stderr).into_owned())
+        }
+    }
+
     /// A new tenant with a key, made by the command line.
     pub async fn tenant(&self, name: &str) -> Tenant {
         let id = text(&self.run(&["tenant", "create", name]).await, "id");

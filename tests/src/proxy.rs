@@ -81,6 +81,8 @@ struct Shared {
     way: watch::Sender<Way>,
     /// Microseconds that everything takes longer, each way.
     delay: AtomicU64,
+    /// What becomes of connections that come.
+    newcomers: Mutex<Fate>,
     /// The connections that are open, in the order in which they came.
     lines: Mutex<BTreeMap<u64, watch::Sender<Fate>>>,
     loss: Mutex<Option<Loss>>,
@@ -111,6 +113,7 @@ impl Proxy {
         let shared = Arc::new(Shared {
             way: watch::Sender::new(Way::Open),
             delay: AtomicU64::new(0),
+            newcomers: Mutex::new(Fate::Pass),
             lines: Mutex::default(),
             loss: Mutex::new(None),
             losses: watch::Sender::new(0),
@@ -153,6 +156,12 @@ impl Proxy {
         }
     }
 
+    /// Decides about the connections that come from now on.
+    pub fn decide_newcomers(&self, fate: Fate) {
+        let newcomers = &self.shared.newcomers;
+        *newcomers.lock().unwrap_or_else(PoisonError::into_inner) = fate;
+    }
+
     /// Decides about all connections that there are. Those that come later pass.
     pub fn decide_all(&self, fate: Fate) {
         for line in self.shared.lines().values() {
@@ -189,7 +198,8 @@ async fn accept(listener: TcpListener, to: String, shared: Arc<Shared>) {
     let mut number = 0;
     while let Ok((client, _)) = listener.accept().await {
         number += 1;
-        let fate = watch::Sender::new(Fate::Pass);
+        let newcomers = shared.newcomers.lock().map(|fate| *fate);
+        let fate = watch::Sender::new(newcomers.unwrap_or(Fate::Pass));
         shared.lines().insert(number, fate.clone());
         let (to, shared) = (to.clone(), Arc::clone(&shared));
         connections.spawn(async move {
@@ -250,6 +260,7 @@ async fn requests(
                 fate.send_replace(Fate::Deaf);
             }
             Some(Lost::Everything) if due => {
+                fate.send_replace(Fate::Silent);
                 shared.losses.send_modify(|count| *count += 1);
                 std::future::pending::<()>().await;
             }
@@ -264,7 +275,7 @@ async fn requests(
     Ok(())
 }
 
-/// Server to client; once deaf, only until the answer is whole.
+/// Server to client; once deaf, only until the answer is whole. That the server closes is something that it says, too.
 async fn answers(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
@@ -273,7 +284,14 @@ async fn answers(
 ) -> io::Result<()> {
     let mut tail = BytesMut::new();
     let mut bytes = BytesMut::with_capacity(64 * 1024);
-    while from.read_buf(&mut bytes).await? > 0 {
+    loop {
+        let read = from.read_buf(&mut bytes).await;
+        if *fate.borrow() != Fate::Deaf {
+            open(shared, fate).await;
+        }
+        if read? == 0 {
+            return Ok(());
+        }
         if *fate.borrow() == Fate::Deaf {
             tail.extend_from_slice(&bytes);
             if is_whole(&tail) {
@@ -281,12 +299,10 @@ async fn answers(
                 return Ok(());
             }
         } else {
-            open(shared, fate).await;
             to.write_all(&bytes).await?;
         }
         bytes.clear();
     }
-    Ok(())
 }
 
 /// Waits while the way is stalled, for as long as everything is delayed, and for ever where nothing is to arrive.

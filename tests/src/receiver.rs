@@ -18,6 +18,7 @@
 //! A path without a script is answered 200 without a body.
 
 mod connection;
+pub mod http2;
 mod received;
 mod reply;
 
@@ -25,7 +26,7 @@ pub use received::Received;
 pub use reply::{Reply, Script};
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     io,
     net::{Ipv4Addr, SocketAddr},
     sync::{
@@ -36,6 +37,7 @@ use std::{
 };
 
 use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::watch,
     task::{AbortHandle, JoinSet},
@@ -56,6 +58,10 @@ pub enum OnAccept {
     Close,
     /// It is held open, unread.
     Hang,
+    /// It is reset when this many bytes have been read.
+    ResetAfter(usize),
+    /// Whatever comes first is answered with these bytes, and the connection is closed.
+    Say(&'static [u8]),
 }
 
 /// A running endpoint. Dropping it closes its port and its connections.
@@ -75,6 +81,7 @@ struct Shared {
     arrived: watch::Sender<usize>,
     connections: AtomicUsize,
     open: AtomicUsize,
+    server_names: Mutex<Vec<Option<String>>>,
 }
 
 impl Receiver {
@@ -181,6 +188,12 @@ impl Receiver {
         self.shared.open.load(Ordering::SeqCst)
     }
 
+    /// The name that each handshake asked for (SNI), in order.
+    #[must_use]
+    pub fn server_names(&self) -> Vec<Option<String>> {
+        lock(&self.shared.server_names).clone()
+    }
+
     /// Waits until at least `count` requests have arrived at a path, and returns those there are.
     ///
     /// # Panics
@@ -192,20 +205,21 @@ impl Receiver {
         let waiting = async {
             loop {
                 arrived.borrow_and_update();
-                let requests = self.requests_to(path);
-                if requests.len() >= count || arrived.changed().await.is_err() {
-                    return requests;
+                let here = self.map(|request| request.path() == path);
+                if here.iter().filter(|here| **here).count() >= count
+                    || arrived.changed().await.is_err()
+                {
+                    return self.requests_to(path);
                 }
             }
         };
         if let Ok(requests) = tokio::time::timeout(within, waiting).await {
             return requests;
         }
-        let seen: Vec<_> = self
-            .requests()
-            .iter()
-            .map(|request| request.request_line.clone())
-            .collect();
+        let mut seen = BTreeMap::<_, usize>::new();
+        for line in self.map(|request| request.request_line.clone()) {
+            *seen.entry(line).or_default() += 1;
+        }
         panic!("wanted {count} requests to {path} within {within:?}; seen so far: {seen:?}");
     }
 }
@@ -236,6 +250,8 @@ async fn serve(stream: TcpStream, number: usize, tls: Option<TlsAcceptor>, share
         (OnAccept::Reset, _) => stream.set_zero_linger(),
         (OnAccept::Close, _) => Ok(()),
         (OnAccept::Hang, _) => std::future::pending().await,
+        (OnAccept::ResetAfter(bytes), _) => reset_after(stream, bytes).await,
+        (OnAccept::Say(bytes), _) => say(stream, bytes).await,
         (OnAccept::Serve, None) => {
             // Kept beside the stream for the one thing that only a socket can do.
             let reset = |stream: TcpStream| stream.set_zero_linger();
@@ -243,6 +259,8 @@ async fn serve(stream: TcpStream, number: usize, tls: Option<TlsAcceptor>, share
         }
         (OnAccept::Serve, Some(tls)) => match tls.accept(stream).await {
             Ok(stream) => {
+                let name = stream.get_ref().1.server_name().map(str::to_owned);
+                lock(&shared.server_names).push(name);
                 connection::serve(stream, number, &shared, |stream| {
                     stream.into_inner().0.set_zero_linger()
                 })
@@ -251,6 +269,22 @@ async fn serve(stream: TcpStream, number: usize, tls: Option<TlsAcceptor>, share
             Err(error) => Err(error),
         },
     };
+}
+
+async fn reset_after(mut stream: TcpStream, bytes: usize) -> io::Result<()> {
+    stream.read_exact(&mut vec![0; bytes]).await?;
+    stream.set_zero_linger()
+}
+
+async fn say(mut stream: TcpStream, bytes: &[u8]) -> io::Result<()> {
+    let mut came = vec![0; 16 * 1024];
+    if stream.read(&mut came).await? > 0 {
+        stream.write_all(bytes).await?;
+        stream.shutdown().await?;
+        // Closed with something unread, it would be reset, and what was said be lost.
+        while stream.read(&mut came).await? > 0 {}
+    }
+    Ok(())
 }
 
 /// An open connection, counted until dropped.

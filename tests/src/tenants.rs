@@ -19,6 +19,7 @@ use posthorn_domain::retry::{Jitter, RetryPolicy};
 use posthorn_domain::seal::KeyRing;
 use posthorn_domain::secret::SigningSecret;
 use posthorn_domain::signature::{VerifyingKey, verify};
+use posthorn_domain::signature_headers::HeaderPrefix;
 use posthorn_domain::url::EndpointUrl;
 use posthorn_store::clock::Clock;
 use posthorn_store::configure::{
@@ -86,9 +87,15 @@ impl Tenants {
     /// Over these connections.
     #[must_use]
     pub fn new(database: Database) -> Self {
+        Self::under(database, ring())
+    }
+
+    /// The same, with other master keys.
+    #[must_use]
+    pub fn under(database: Database, ring: Arc<KeyRing>) -> Self {
         Self {
             database,
-            ring: ring(),
+            ring,
             clock: Clock::start(),
             entropy: Entropy,
         }
@@ -137,6 +144,8 @@ impl Tenants {
             timeout_ms: 15_000,
             fatal_statuses: Vec::new(),
             signing_schemes: vec![SigningScheme::V1],
+            header_prefix: HeaderPrefix::default(),
+            compat: None,
             keep_responses: KeepResponses::Failures,
             metadata: Metadata::default(),
             state: EndpointState::Enabled,

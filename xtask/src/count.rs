@@ -28,21 +28,41 @@ impl Count {
 
     /// The summaries in the output of `cargo test` or `cargo nextest run`.
     pub(crate) fn of_output(text: &str) -> Self {
-        let mut count = Self::default();
-        for line in text.lines() {
-            if let Some((_, rest)) = line.split_once("test result: ") {
-                count += Self::of_parts(
-                    rest.split_once(". ")
-                        .map_or("", |(_, parts)| parts)
-                        .split(';'),
-                );
-            } else if line.trim_start().starts_with("Summary [")
-                && let Some((_, rest)) = line.split_once("run: ")
-            {
-                count += Self::of_parts(rest.split(','));
-            }
-        }
-        count
+        // nextest has the last word: what it repeats of a test that failed ends in that test's own `test result`.
+        let nextest = text
+            .lines()
+            .filter(|line| line.trim_start().starts_with("Summary ["))
+            .filter_map(|line| Some(line.split_once("run: ")?.1))
+            .map(|rest| Self::of_parts(rest.split(',')))
+            .reduce(Self::and);
+        nextest.unwrap_or_else(|| {
+            text.lines()
+                .filter_map(|line| Some(line.split_once("test result: ")?.1.split_once(". ")?.1))
+                .map(|parts| Self::of_parts(parts.split(';')))
+                .fold(Self::default(), Self::and)
+        })
+    }
+
+    /// The tests that nextest's summary names as failed.
+    pub(crate) fn failed_names(text: &str) -> Vec<&str> {
+        let mut names: Vec<&str> = text
+            .lines()
+            .skip_while(|line| !line.trim_start().starts_with("Summary ["))
+            .filter_map(|line| {
+                let failed = ["FAIL [", "TIMEOUT [", "SIG"];
+                let failed = failed
+                    .iter()
+                    .any(|word| line.trim_start().starts_with(word));
+                Some(line.rsplit_once(']')?.1.trim()).filter(|_| failed)
+            })
+            .collect();
+        names.dedup();
+        names
+    }
+
+    fn and(mut self, other: Self) -> Self {
+        self += other;
+        self
     }
 
     fn of_parts<'a>(parts: impl Iterator<Item = &'a str>) -> Self {
@@ -90,6 +110,25 @@ mod tests {
                 failed: 2,
                 skipped: 1
             }
+        );
+    }
+
+    #[test]
+    fn a_test_that_failed_under_nextest_is_counted_once_and_named() {
+        let text = "test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 9 filtered out; finished in 1.00s\n\
+                    \x20    Summary [   1.004s] 3 tests run: 2 passed, 1 failed, 0 skipped\n\
+                    \x20       FAIL [   1.000s] (3/3) posthorn-tests::it threads::apart\n";
+        assert_eq!(
+            Count::of_output(text),
+            Count {
+                passed: 2,
+                failed: 1,
+                skipped: 0
+            }
+        );
+        assert_eq!(
+            Count::failed_names(text),
+            ["(3/3) posthorn-tests::it threads::apart"]
         );
     }
 

@@ -58,19 +58,20 @@ pub(crate) fn check(workspace: &Workspace, cluster: &Cluster, names: &[String]) 
         let mut git = Command::new("git");
         capture(git.current_dir(&copy).arg("apply").arg(&patch))
             .with_context(|| format!("{name} no longer applies"))?;
-        let died = dies(workspace, &copy, &name, cluster)?;
-        tell(format_args!(
-            "{name}: {}",
-            if died {
-                "died"
-            } else {
-                "LIVED: no test of its promise fails"
+        count += match killer(workspace, &copy, &name, cluster) {
+            Ok(Some(test)) => {
+                tell(format_args!("{name}: died by {test}"));
+                Count::ONE_PASSED
             }
-        ));
-        count += if died {
-            Count::ONE_PASSED
-        } else {
-            Count::ONE_FAILED
+            Ok(None) => {
+                tell(format_args!("{name}: LIVED, no test of its promise fails"));
+                Count::ONE_FAILED
+            }
+            // The others may prove something all the same.
+            Err(error) => {
+                tell(format_args!("{name}: PROVES NOTHING, {error:#}"));
+                Count::ONE_FAILED
+            }
         };
     }
     let _ = std::fs::remove_dir_all(&copy);
@@ -115,7 +116,13 @@ fn fresh_copy(workspace: &Workspace, copy: &Path) -> Result<()> {
     Ok(())
 }
 
-fn dies(workspace: &Workspace, copy: &Path, name: &str, cluster: &Cluster) -> Result<bool> {
+/// The first of its promise's tests that fails in the copy.
+fn killer(
+    workspace: &Workspace,
+    copy: &Path,
+    name: &str,
+    cluster: &Cluster,
+) -> Result<Option<String>> {
     let promise = promise_of(name);
     let tests = tests_of_promise(workspace, &promise)?;
     if tests.is_empty() {
@@ -148,7 +155,19 @@ fn dies(workspace: &Workspace, copy: &Path, name: &str, cluster: &Cluster) -> Re
     if count == Count::default() {
         bail!("{name}: no test ran:\n{}", crate::process::tail(&text, 20));
     }
-    Ok(count.failed > 0)
+    Ok((count.failed > 0).then(|| first_failed(&text).unwrap_or("a test").to_owned()))
+}
+
+/// The name of the first test that failed, as nextest or cargo's own runner tells it.
+fn first_failed(text: &str) -> Option<&str> {
+    text.lines().find_map(|line| {
+        let line = line.trim();
+        if line.starts_with("FAIL [") || line.starts_with("TIMEOUT [") {
+            line.split_whitespace().next_back()
+        } else {
+            line.strip_prefix("test ")?.strip_suffix(" ... FAILED")
+        }
+    })
 }
 
 fn in_copy(workspace: &Workspace, copy: &Path, cluster: &Cluster) -> Command {
@@ -173,11 +192,19 @@ fn promise_of(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::promise_of;
+    use super::{first_failed, promise_of};
 
     #[test]
     fn a_mutant_is_named_for_the_promise_that_it_breaks() {
         assert_eq!(promise_of("INV-12-one-node-late"), "INV-12");
         assert_eq!(promise_of("INV-3"), "INV-3");
+    }
+
+    #[test]
+    fn the_test_that_failed_is_named() {
+        let nextest = "        PASS [   0.010s] (1/2) posthorn-store other\n        FAIL [   0.123s] (2/2) posthorn-store a::b";
+        assert_eq!(first_failed(nextest), Some("a::b"));
+        assert_eq!(first_failed("test c::d ... FAILED"), Some("c::d"));
+        assert_eq!(first_failed("test c::d ... ok"), None);
     }
 }

@@ -5,8 +5,8 @@
 //! are compared and nothing is changed.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 use std::time::SystemTime;
 
 use anyhow::{Context as _, Result, bail};
@@ -49,7 +49,13 @@ pub(crate) fn run(workspace: &Workspace, mut args: Args) -> Result<ExitCode> {
 
 /// Fails when `.sqlx/` is not what the queries and the migrations give.
 pub(crate) fn check(workspace: &Workspace, cluster: &Cluster) -> Result<()> {
-    let fresh = read(&prepare(workspace, cluster)?)?;
+    prepare(workspace, cluster)?;
+    compare(workspace)
+}
+
+/// Fails when `.sqlx/` is not what the macros wrote last.
+pub(crate) fn compare(workspace: &Workspace) -> Result<()> {
+    let fresh = read(&written(workspace)?)?;
     let committed = read(&workspace.join(".sqlx"))?;
     let differing: Vec<&String> = fresh
         .iter()
@@ -67,9 +73,29 @@ pub(crate) fn check(workspace: &Workspace, cluster: &Cluster) -> Result<()> {
 }
 
 /// Has the macros write their files into a folder of ours.
-fn prepare(workspace: &Workspace, cluster: &Cluster) -> Result<std::path::PathBuf> {
+fn prepare(workspace: &Workspace, cluster: &Cluster) -> Result<PathBuf> {
+    // The whole workspace, as every other step builds it: for one package alone cargo would choose other features, and
+    // check all that it depends on once more.
+    let mut check = cargo::command(workspace);
+    check.args(["check", "--quiet", "--workspace", "--all-targets"]);
+    have_written(workspace, cluster, &mut check)?;
+    logged(&mut check, &workspace.logs()?.join("sqlx.log"))?;
+    written(workspace)
+}
+
+/// Where the macros write.
+fn written(workspace: &Workspace) -> Result<PathBuf> {
+    Ok(workspace.private()?.join("sqlx"))
+}
+
+/// Makes a cargo that compiles the workspace have the macros write their files, from a database with nothing but the migrations.
+pub(crate) fn have_written(
+    workspace: &Workspace,
+    cluster: &Cluster,
+    compile: &mut Command,
+) -> Result<()> {
     cluster.migrated(workspace, "posthorn_queries")?;
-    let folder = workspace.private()?.join("sqlx");
+    let folder = written(workspace)?;
     let _ = std::fs::remove_dir_all(&folder);
     make_folder(&folder, 0o700)?;
     for package in PACKAGES {
@@ -82,16 +108,11 @@ fn prepare(workspace: &Workspace, cluster: &Cluster) -> Result<std::path::PathBu
             .and_then(|file| file.set_modified(SystemTime::now()))
             .with_context(|| format!("touching {}", source.display()))?;
     }
-    // The whole workspace, as every other step builds it: for one package alone cargo would choose other features, and
-    // check all that it depends on once more.
-    let mut check = cargo::command(workspace);
-    check.args(["check", "--quiet", "--workspace", "--all-targets"]);
-    check.env("DATABASE_URL", cluster.url("posthorn_queries"));
-    check
+    compile
+        .env("DATABASE_URL", cluster.url("posthorn_queries"))
         .env("SQLX_OFFLINE", "false")
         .env("SQLX_OFFLINE_DIR", &folder);
-    logged(&mut check, &workspace.logs()?.join("sqlx.log"))?;
-    Ok(folder)
+    Ok(())
 }
 
 fn read(folder: &Path) -> Result<BTreeMap<String, String>> {

@@ -56,6 +56,7 @@ const ENDPOINT_FIELDS: &[Problem] = &[
     Problem::TooManyHeaders,
     Problem::MetadataInvalid,
     Problem::UidInvalid,
+    Problem::SecretInvalid,
 ];
 
 /// All operations, in the order of the reference.
@@ -133,6 +134,24 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         path: "/v1/endpoints/{id}",
         scope: Scope::EndpointsWrite,
         problems: &[],
+    },
+    Operation {
+        id: "get_endpoint_secrets",
+        method: Method::GET,
+        path: "/v1/endpoints/{id}/secrets",
+        scope: Scope::EndpointsSecrets,
+        problems: &[],
+    },
+    Operation {
+        id: "rotate_endpoint_secret",
+        method: Method::POST,
+        path: "/v1/endpoints/{id}/rotate-secret",
+        scope: Scope::EndpointsWrite,
+        problems: &[
+            Problem::FieldDuplicate,
+            Problem::SecretInvalid,
+            Problem::TooManyOldSecrets,
+        ],
     },
     Operation {
         id: "list_deliveries",

@@ -12,6 +12,7 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTI
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 use crate::problem::{Failure, Fault, Problem};
 use crate::refusals::Telling;
@@ -81,22 +82,31 @@ pub(crate) async fn conclude(
     request: Request,
     next: Next,
 ) -> Response {
-    let id = request_id(&state);
+    concluded(&state, request, |request| next.run(request)).await
+}
+
+/// What `answering` says to a request, with what every answer gets.
+pub(crate) async fn concluded<A: Future<Output = Response>>(
+    state: &ApiState,
+    request: Request,
+    answering: impl FnOnce(Request) -> A,
+) -> Response {
+    let id = request_id(state);
     let options = request.method() == Method::OPTIONS;
     // The pages of the reference are served whatever is away.
     let of_the_api = request.uri().path().starts_with("/v1/");
-    let response = next.run(request).await;
+    let response = answering(request).await;
     let mut response = match refusal(&response) {
         Some(failure) if options && failure.problem == Problem::MethodNotAllowed => {
             options_answer(&response)
         }
         Some(failure) => {
-            log(&failure, &id, &state);
+            log(&failure, &id, state);
             refuse(&failure, &response, &id)
         }
         None => {
             if of_the_api && response.status().is_success() {
-                log_ended_runs(&state);
+                log_ended_runs(state);
             }
             response
         }
@@ -120,11 +130,11 @@ pub(crate) fn panicked(cause: Box<dyn std::any::Any + Send>) -> Response {
     Failure::internal(format_args!("panic: {}", words.unwrap_or("no words"))).into_response()
 }
 
+/// 128 random bits in hexadecimal.
 fn request_id(state: &ApiState) -> String {
-    format!(
-        "{:032x}",
-        u128::from_be_bytes(state.entropy().bytes::<16>())
-    )
+    let mut text = Uuid::encode_buffer();
+    let id = Uuid::from_bytes(state.entropy().bytes()).simple();
+    id.encode_lower(&mut text).to_owned()
 }
 
 /// The failure that an answer stands for: the handler's own, or the framework's by its status.
@@ -221,7 +231,9 @@ fn log(failure: &Failure, id: &str, state: &ApiState) {
 fn log_ended_runs(state: &ApiState) {
     for (code, told) in state.refusals().taken(|| state.clock().monotonic()) {
         if let Telling::Ended(count, lasted) = told {
-            tracing::info!(code, count, ?lasted, "requests are taken again");
+            // A single one did not last.
+            let lasted = (!lasted.is_zero()).then_some(tracing::field::debug(lasted));
+            tracing::info!(code, count, lasted, "requests are taken again");
         }
     }
 }

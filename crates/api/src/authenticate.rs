@@ -4,6 +4,8 @@
 //! an unknown one costs no statement, and the database being away refuses nobody. Every refusal of a key reads
 //! the same. The scope comes from the table of operations, by the route that matched.
 
+use std::sync::Arc;
+
 use axum::extract::{FromRequestParts, MatchedPath};
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -11,6 +13,7 @@ use http::{HeaderMap, HeaderName};
 use posthorn_domain::api_key;
 use posthorn_domain::id::TenantId;
 use posthorn_domain::scope::Scope;
+use posthorn_store::configuration::KeyRecord;
 use posthorn_store::scope::TenantScope;
 
 use crate::access::Operation;
@@ -24,10 +27,29 @@ const TENANT: HeaderName = HeaderName::from_static("posthorn-tenant");
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     tenant: TenantScope,
-    scopes: Vec<Scope>,
+    key: Arc<KeyRecord>,
 }
 
 impl Caller {
+    /// Who sends these headers, and may do what `operation` is.
+    ///
+    /// # Errors
+    /// 401 without a valid key; 403 where it is another tenant's than the one named, or lacks the scope.
+    pub(crate) fn of(
+        headers: &HeaderMap,
+        operation: &Operation,
+        state: &ApiState,
+    ) -> Result<Self, Failure> {
+        let caller = authenticate(headers, state).ok_or_else(Failure::unauthenticated)?;
+        if !names_no_other(headers, caller.tenant.tenant()) {
+            return Err(Failure::tenant_forbidden());
+        }
+        if !caller.may(operation.scope) {
+            return Err(Failure::scope_missing(operation));
+        }
+        Ok(caller)
+    }
+
     /// The tenant that everything it does stays in.
     #[must_use]
     pub(crate) const fn tenant(&self) -> TenantScope {
@@ -37,7 +59,7 @@ impl Caller {
     /// Whether it holds a scope beside the operation's own.
     #[must_use]
     pub(crate) fn may(&self, scope: Scope) -> bool {
-        holds(&self.scopes, scope)
+        holds(&self.key.scopes, scope)
     }
 }
 
@@ -62,14 +84,7 @@ impl FromRequestParts<ApiState> for Caller {
                 parts.method
             ))
         })?;
-        let caller = authenticate(&parts.headers, state).ok_or_else(Failure::unauthenticated)?;
-        if !names_no_other(&parts.headers, caller.tenant.tenant()) {
-            return Err(Failure::tenant_forbidden());
-        }
-        if !caller.may(operation.scope) {
-            return Err(Failure::scope_missing(operation));
-        }
-        Ok(caller)
+        Self::of(&parts.headers, operation, state)
     }
 }
 
@@ -85,7 +100,7 @@ fn authenticate(headers: &HeaderMap, state: &ApiState) -> Option<Caller> {
     state.key_uses().note(key.tenant, key.id, now);
     Some(Caller {
         tenant: TenantScope::new_authenticated(key.tenant),
-        scopes: key.scopes.clone(),
+        key: Arc::clone(key),
     })
 }
 

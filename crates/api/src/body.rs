@@ -42,11 +42,24 @@ impl<T: DeserializeOwned> FromRequest<ApiState> for Json<T> {
 pub(crate) struct NoBody;
 
 /// An object without fields.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
 impl FromRequest<ApiState> for NoBody {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, state: &ApiState) -> Result<Self, Failure> {
+        let JsonOrNothing(Nothing {}) = JsonOrNothing::from_request(request, state).await?;
+        Ok(Self)
+    }
+}
+
+/// A JSON body that may be left out: then everything has its default.
+#[derive(Debug)]
+pub(crate) struct JsonOrNothing<T>(pub T);
+
+impl<T: DeserializeOwned + Default> FromRequest<ApiState> for JsonOrNothing<T> {
     type Rejection = Failure;
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, Failure> {
@@ -62,12 +75,12 @@ impl FromRequest<ApiState> for NoBody {
         )
         .await?;
         if bytes.is_empty() {
-            return Ok(Self);
+            return Ok(Self(T::default()));
         }
         if !typed || !is_json(&parts.headers, &parts.method) {
             return Err(Failure::content_type_unsupported(&parts.method));
         }
-        parse::<Nothing>(&bytes).map(|Nothing {}| Self)
+        parse(&bytes).map(Self)
     }
 }
 

@@ -44,5 +44,5 @@ fn wait_of(method: &Method) -> Duration {
 }
 
 fn silence() -> DatabaseError {
-    database::DatabaseError::PoolTimedOut.into()
+    database::unanswered().into()
 }

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
+use posthorn_domain::compat::CompatError;
 use posthorn_domain::header::HeaderError;
 use posthorn_domain::rate::RateLimitError;
 use posthorn_store::accept::{AcceptError, Acceptor};
@@ -39,10 +40,21 @@ impl From<ConfigureError> for Failure {
             ConfigureError::Headers(error) => {
                 Self::field("/headers", header_problem(&error), error.to_string())
             }
+            ConfigureError::Compat(error) => {
+                let (pointer, problem) = compat_problem(&error);
+                Self::field(pointer, problem, error.to_string())
+            }
             ConfigureError::Metadata(error) => {
                 Self::field("/metadata", Problem::MetadataInvalid, error.to_string())
             }
             ConfigureError::RateLimit(error) => rate_failure(error),
+            ConfigureError::TooManyOldSecrets => Self::new(Problem::TooManyOldSecrets),
+            ConfigureError::SchemeMissing => {
+                Self::field("/scheme", Problem::FieldMissing, error.to_string())
+            }
+            ConfigureError::SchemeUnused(_) => {
+                Self::field("/scheme", Problem::SecretInvalid, error.to_string())
+            }
             ConfigureError::Seal(_) | ConfigureError::Secret(_) | ConfigureError::Json(_) => {
                 Self::internal(chain(&error))
             }
@@ -117,6 +129,17 @@ pub(crate) fn header_problem(error: &HeaderError) -> Problem {
     match error {
         HeaderError::TooMany(_) => Problem::TooManyHeaders,
         _ => Problem::HeaderInvalid,
+    }
+}
+
+/// Which part of a compatibility scheme is wrong, and the problem that it is.
+pub(crate) const fn compat_problem(error: &CompatError) -> (&'static str, Problem) {
+    match error {
+        CompatError::KindMissing => ("/signing/compat/kind", Problem::FieldMissing),
+        CompatError::SecretMissing => ("/signing/compat/secret", Problem::FieldMissing),
+        CompatError::HeaderMissing => ("/signing/compat/header", Problem::FieldMissing),
+        CompatError::Header(_) => ("/signing/compat/header", Problem::HeaderInvalid),
+        CompatError::Secret => ("/signing/compat/secret", Problem::SecretInvalid),
     }
 }
 

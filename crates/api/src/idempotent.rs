@@ -150,8 +150,12 @@ async fn run(state: ApiState, claim: Claim, request: Request, next: Next) -> Res
         .unwrap_or_else(|error| Failure::internal(error).into_response())
 }
 
-/// Keeps a success; failures are not remembered.
+/// Keeps a success; failures are not remembered, where they are known to be some.
 async fn settle(state: &ApiState, claim: Claim, response: Response) -> Response {
+    if response.status() == StatusCode::SERVICE_UNAVAILABLE {
+        // Nobody knows what became of the change: the key is free when the request's time is over, and not now.
+        return response;
+    }
     let size = response.body().size_hint().exact();
     let fits = size.is_some_and(|bytes| bytes <= limits::IDEMPOTENT_ANSWER_BYTES as u64);
     if !response.status().is_success() || !fits {

@@ -1,9 +1,9 @@
 //! The REST API under `/v1`, its OpenAPI document, and the reference made from it.
 //!
-//! [`router`] is all that the server mounts. It authenticates callers, reads requests strictly, makes one call
-//! into `store`, and answers; it decides nothing about deliveries and knows no SQL. What it promises: every
-//! refusal has one shape ([`problem`]), a body is bounded before it is buffered, a payload is passed on byte for
-//! byte (INV-3), an event is answered 2xx only after `store` said that it is durable (INV-1), and a tenant's
+//! [`router`] is all that the server mounts, and [`Submissions`] a shorter way to its busiest operation. It authenticates
+//! callers, reads requests strictly, makes one call into `store`, and answers; it decides nothing about deliveries and
+//! knows no SQL. What it promises: every refusal has one shape ([`problem`]), a body is bounded before it is buffered, a
+//! payload is passed on byte for byte (INV-3), an event is answered 2xx only after `store` said that it is durable (INV-1), and a tenant's
 //! rows are asked for only with the scope that [`authenticate`] makes (INV-9).
 //!
 //! Neighbours: `domain` and `store` below, `server` above. It does not know the worker.
@@ -26,6 +26,7 @@ mod query;
 mod refusals;
 mod routes;
 mod state;
+mod submissions;
 mod wire;
 
 use axum::Router;
@@ -36,6 +37,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 pub use crate::openapi::openapi_json;
 use crate::problem::{Failure, Problem};
 pub use crate::state::{ApiParts, ApiState};
+pub use crate::submissions::Submissions;
 
 /// The API with its document and reference: `/v1/…`, `/openapi.json`, `/docs` and `/docs/problems/{code}`.
 ///

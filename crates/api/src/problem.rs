@@ -85,6 +85,9 @@ problems! {
     EndpointDeleted = CONFLICT, "endpoint_deleted", "The endpoint was deleted";
     /// The tenant has as many endpoints as it may have. Delete some that are no longer used.
     TooManyEndpoints = CONFLICT, "too_many_endpoints", "The tenant has too many endpoints";
+    /// As many old secrets sign for the endpoint as may: 5. Wait until one retires, or change the secret with `overlap_s` 0, which
+    /// retires the present one at once.
+    TooManyOldSecrets = CONFLICT, "too_many_old_secrets", "Too many old secrets still sign";
     /// The first request with this Idempotency-Key or uid is still under way. Send it again after the time in
     /// Retry-After: by then there is an answer, or the key is free.
     IdempotencyKeyInUse = CONFLICT, "idempotency_key_in_use", "A request with the idempotency key is under way";
@@ -152,7 +155,7 @@ problems! {
     /// A uid has 1 to 128 of `A-Z a-z 0-9 . _ : -` and does not begin like an id of Posthorn.
     UidInvalid = UNPROCESSABLE_ENTITY, "uid_invalid", "The uid is invalid";
     /// A secret is `whsec_` and 24 to 64 bytes in standard base64, or an ed25519 key as `whsk_…`. It must
-    /// suit the schemes that the endpoint signs with.
+    /// suit the schemes that the endpoint signs with. A secret of a compatibility scheme has 16 to 256 printable ASCII characters.
     SecretInvalid = UNPROCESSABLE_ENTITY, "secret_invalid", "The secret is invalid";
     /// Something failed on our side. Quote the request id when you report it.
     Internal = INTERNAL_SERVER_ERROR, "internal", "Something failed on our side";

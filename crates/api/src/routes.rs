@@ -11,6 +11,7 @@ mod events;
 
 use utoipa_axum::router::OpenApiRouter;
 
+pub(crate) use self::events::{Submitted, submit};
 use crate::state::ApiState;
 
 /// All operations under `/v1`.

@@ -32,8 +32,6 @@ pub(crate) fn judge(
     verdicts.extend(ratios(scenario, rounds));
     if scenario.fan_out > 0 {
         verdicts.extend(costs(scenario, rounds));
-    }
-    if scenario.fan_out > 0 {
         verdicts.extend(half_load.map(delay));
     }
     verdicts

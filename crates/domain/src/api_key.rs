@@ -138,12 +138,37 @@ fn push_body(out: &mut String, random: &[u8; 32]) {
     }
 }
 
-/// CRC-32 of IEEE 802.3: reflected, polynomial `0xedb88320`. A key is short, so no table is kept.
+/// CRC-32 of IEEE 802.3: reflected, polynomial `0xedb88320`. By the byte, for every request's key is checked.
 fn crc32(bytes: &[u8]) -> u32 {
-    let step = |crc: u32, _: u32| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg());
     !bytes.iter().fold(u32::MAX, |crc, &byte| {
-        (0..8).fold(crc ^ u32::from(byte), step)
+        let [low, ..] = crc.to_le_bytes();
+        let step = CRC32_STEPS.get(usize::from(low ^ byte)).copied();
+        (crc >> 8) ^ step.unwrap_or_default()
     })
+}
+
+/// What eight steps of the polynomial make of each byte.
+const CRC32_STEPS: [u32; 256] = crc32_steps();
+
+#[expect(
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "worked out while compiling, which fails where it is out of bounds; 256 bytes fit"
+)]
+const fn crc32_steps() -> [u32; 256] {
+    let mut steps = [0; 256];
+    let mut byte = 0;
+    while byte < steps.len() {
+        let mut crc = byte as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg());
+            bit += 1;
+        }
+        steps[byte] = crc;
+        byte += 1;
+    }
+    steps
 }
 
 #[cfg(test)]

@@ -6,6 +6,10 @@
 
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
+/// By character, what it stands for; [`NONE`] where it is not of the alphabet.
+const VALUES: [u8; 256] = values();
+const NONE: u8 = u8::MAX;
+
 /// Characters of 128 bits: 26 × 5 = 130, so the first one holds only 3 bits.
 pub(crate) const U128_LEN: usize = 26;
 
@@ -48,8 +52,23 @@ pub(crate) fn parse_u128(text: &str) -> Result<u128, DecodeError> {
 
 /// The value of one character; `None` when it is not of the alphabet.
 pub(crate) fn digit(byte: u8) -> Option<u8> {
-    let place = ALPHABET.iter().position(|&letter| letter == byte)?;
-    u8::try_from(place).ok()
+    let value = VALUES.get(usize::from(byte)).copied();
+    value.filter(|&value| value != NONE)
+}
+
+#[expect(
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "worked out while compiling, which fails where it is out of bounds; 32 values fit"
+)]
+const fn values() -> [u8; 256] {
+    let mut values = [NONE; 256];
+    let mut value = 0;
+    while value < ALPHABET.len() {
+        values[ALPHABET[value] as usize] = value as u8;
+        value += 1;
+    }
+    values
 }
 
 #[cfg(test)]

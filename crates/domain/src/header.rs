@@ -178,15 +178,21 @@ impl<'de> Visitor<'de> for PairsVisitor {
     }
 }
 
-fn check(name: &str, value: String) -> Result<(String, String), HeaderError> {
+/// The name of a header that is not ours or the connection's, in lower case.
+pub(crate) fn header_name(name: &str) -> Result<String, HeaderError> {
     if name.is_empty() || name.len() > limits::HEADER_BYTES || !name.bytes().all(is_token) {
         return Err(HeaderError::Name);
     }
     let name = name.to_ascii_lowercase();
-    let shown = || name.chars().take(64).collect();
     if is_reserved(&name) {
-        return Err(HeaderError::Reserved(shown()));
+        return Err(HeaderError::Reserved(name.chars().take(64).collect()));
     }
+    Ok(name)
+}
+
+fn check(name: &str, value: String) -> Result<(String, String), HeaderError> {
+    let name = header_name(name)?;
+    let shown = || name.chars().take(64).collect();
     if name.len() + value.len() > limits::HEADER_BYTES {
         return Err(HeaderError::TooLong(shown()));
     }
@@ -205,6 +211,15 @@ fn is_reserved(name: &str) -> bool {
         || RESERVED_PREFIXES
             .iter()
             .any(|prefix| name.starts_with(prefix))
+}
+
+/// Whether two names are one to a receiver: case does not count, and `-` and `_` are the same to some.
+pub(crate) fn alike(one: &str, other: &str) -> bool {
+    let plain = |byte: u8| match byte {
+        b'_' => b'-',
+        byte => byte.to_ascii_lowercase(),
+    };
+    one.bytes().map(plain).eq(other.bytes().map(plain))
 }
 
 const fn is_token(byte: u8) -> bool {

@@ -18,8 +18,10 @@ use uuid::Uuid;
 
 use crate::crockford::{self, DecodeError};
 
+mod map;
 mod prefix;
 
+pub use self::map::{IdMap, IdSet};
 pub use self::prefix::Prefix;
 
 /// Why a text is not an id. The text itself is not kept.

@@ -13,6 +13,7 @@
 pub mod address;
 pub mod api_key;
 pub mod circuit;
+pub mod compat;
 mod crockford;
 pub mod delivery;
 pub mod endpoint;
@@ -30,7 +31,9 @@ pub mod retry_after;
 pub mod scope;
 pub mod seal;
 pub mod secret;
+pub mod shutdown;
 pub mod signature;
+pub mod signature_headers;
 pub mod uid;
 pub mod url;
 pub mod word;

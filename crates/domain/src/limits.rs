@@ -5,6 +5,8 @@
 
 use core::time::Duration;
 
+use crate::shutdown::Share;
+
 // What a caller submits.
 
 /// Bytes of a payload: 1 MiB. Larger facts are fetched by the receiver, not pushed.
@@ -60,6 +62,18 @@ pub const HEADER_BYTES: usize = 4096;
 pub const ENDPOINTS_PER_TENANT: usize = 10_000;
 /// Old secrets that still sign beside the new one.
 pub const OLD_SECRETS: usize = 5;
+/// How long an old secret signs beside the new one, if nobody says otherwise.
+pub const SECRET_OVERLAP_DEFAULT: Duration = Duration::from_hours(24);
+/// How long it may at most.
+pub const SECRET_OVERLAP_MAX: Duration = Duration::from_hours(7 * 24);
+/// Characters of a secret that signs in the form of others.
+pub const COMPAT_SECRET_CHARS: core::ops::RangeInclusive<usize> = 16..=256;
+/// Characters of what the names of the signature's headers begin with.
+pub const HEADER_PREFIX_CHARS: usize = 32;
+/// Rows that are sealed anew in a statement.
+pub const RESEAL_ROWS: i64 = 200;
+/// The same of kept answers, each of up to [`IDEMPOTENT_ANSWER_BYTES`].
+pub const RESEAL_ANSWERS: i64 = 8;
 /// Statuses that an endpoint may call fatal: 400 to 599 without 408, 410 and 429.
 pub const FATAL_STATUSES: usize = 197;
 /// Lowest rate of an endpoint, in requests a second: one in 100 s.
@@ -115,8 +129,8 @@ pub const RESPONSE_BODY_BYTES: usize = 16 * 1024;
 pub const RESPONSE_HEADER_BYTES: usize = 32 * 1024;
 /// Headers of a response that are kept.
 pub const RESPONSE_HEADERS: usize = 64;
-/// Headers of a response that are read at all; one with more is not an answer.
-pub const RESPONSE_HEADERS_READ: usize = 128;
+/// Headers of a response that are read at all; one with more is not an answer. It is hyper's own bound.
+pub const RESPONSE_HEADERS_READ: usize = 100;
 /// Bytes of a response's headers, names and values, that are kept.
 pub const RESPONSE_HEADERS_KEPT_BYTES: usize = 8 * 1024;
 /// Characters of the text of an error that are kept with an attempt.
@@ -135,6 +149,14 @@ pub const EGRESS_IDLE: Duration = Duration::from_millis(1500);
 pub const EGRESS_IDLE_CONNECTIONS: usize = 512;
 /// How often an HTTP/2 connection in use is asked whether it still lives, and how long it may take to say so.
 pub const EGRESS_HTTP2_PING: Duration = Duration::from_secs(5);
+/// How long an HTTP/2 connection that nobody needs any more has to take leave. One whose other side reads nothing would stay.
+pub const EGRESS_HTTP2_FAREWELL: Duration = Duration::from_secs(1);
+/// Bytes of an answer over HTTP/2 that its receiver may send unread: the protocol's own default, and four bodies as they are kept.
+pub const EGRESS_HTTP2_STREAM_WINDOW: u32 = 65_535;
+/// The same of all answers on one connection.
+pub const EGRESS_HTTP2_WINDOW: u32 = 1024 * 1024;
+/// Kept connections that a request may find closed before it opens one.
+pub const EGRESS_STALE_CONNECTIONS: usize = 8;
 /// Addresses of one name that are tried. All are vetted.
 pub const EGRESS_ADDRESSES: usize = 8;
 /// How long an address has before the next one is tried beside it (RFC 8305 recommends 250 ms).
@@ -158,6 +180,13 @@ pub const EGRESS_DNS_REQUESTS: usize = 1024;
 pub const FLUSH_ROWS: usize = 128;
 /// Bytes of one flush, with endpoint lists. A single event over it flushes alone.
 pub const FLUSH_BYTES: usize = 1024 * 1024;
+/// Events of a flush after which tenants that have more than a turn wait for the next, where others are in it whose events all
+/// are: its time is theirs, too.
+pub const FLUSH_ROWS_SHARED: usize = 32;
+/// Bytes of such a flush.
+pub const FLUSH_BYTES_SHARED: usize = 256 * 1024;
+/// So many flushes after one with others in it are as small: some tenths of a second, under load.
+pub const FLUSHES_SHARED: usize = 64;
 /// Hand-over rows of one flush.
 pub const FLUSH_HANDOVERS: usize = 5000;
 /// How long a flush waits for company under load.
@@ -242,6 +271,8 @@ pub const SETTING_ASIDE: usize = 1;
 
 // Endpoints that are not well.
 
+/// The latest attempts of an endpoint that are looked through for a success before its circuit opens.
+pub const CIRCUIT_LOOKS_BACK: i64 = 1_000;
 /// Failed attempts in a row that open a circuit, at least.
 pub const CIRCUIT_FAILURES: u32 = 10;
 /// How long they must have lasted.
@@ -286,6 +317,12 @@ pub const WATERMARK_EVERY: Duration = Duration::from_secs(1);
 /// How long a renewal may take. A node may begin nothing when half a lease has gone by since it asked, so a later answer is
 /// worth little, and what is left of the lease's life is for asking again on another connection.
 pub const LEASE_RENEWAL_WAIT: Duration = Duration::from_secs(3);
+/// How long closing lapsed streams and sharing the shards waits for a lock, each: another node has it, and the next renewal asks
+/// again.
+pub const SHARING_LOCK_WAIT: Duration = Duration::from_millis(300);
+/// How long both may take together. With the second between two renewals it leaves a renewal one second of the half of its life
+/// in which a node may begin something.
+pub const SHARING_WAIT: Duration = Duration::from_secs(2);
 /// Events, of all streams, that one window of a recovery reads.
 pub const RECOVER_EVENTS: i64 = 20_000;
 /// Deliveries that one window of a recovery probes, and may write.
@@ -318,8 +355,6 @@ pub const REQUEST_HEADERS: usize = 100;
 pub const BODY_WAIT: Duration = Duration::from_secs(30);
 /// Addresses of `X-Forwarded-For` that are looked at: more proxies than stand in a row.
 pub const FORWARDED_HOPS: usize = 16;
-/// How long requests under way may take once the node is stopping.
-pub const SHUTDOWN_CALLERS_WAIT: Duration = Duration::from_secs(15);
 /// How long the database may take to answer when `/readyz` asks.
 pub const READINESS_WAIT: Duration = Duration::from_secs(2);
 /// Keys whose last use waits to be written; that of others is forgotten until they are used again.
@@ -332,6 +367,51 @@ pub const KEY_USE_ROWS: usize = 1024;
 pub const REFUSALS_TOLD_EVERY: Duration = Duration::from_secs(10);
 /// For how long nothing must have been refused until a run of refusals counts as over.
 pub const REFUSALS_QUIET: Duration = Duration::from_secs(10);
+
+// Stopping.
+
+/// How long a node may take to end, from the moment at which it no longer listens. All that follows shares it; only a managed
+/// PostgreSQL is stopped after it. Orchestrators commonly kill after 30 s, and what is killed hands nothing over.
+pub const SHUTDOWN_WAIT: Duration = Duration::from_secs(30);
+/// How long the pause before that may be that an operator sets: longer than load balancers take to notice.
+pub const SHUTDOWN_PAUSE_MOST: Duration = Duration::from_mins(5);
+/// How long a connection is still heard on which no request is under way: one may be on its way, sent before its sender could know.
+pub const SHUTDOWN_LAST_REQUESTS: Duration = Duration::from_millis(500);
+/// Requests of callers that are under way: longer than an event may wait for the database, so that its caller hears 503.
+pub const SHUTDOWN_CALLERS: Share = Share {
+    longest: Duration::from_secs(12),
+    leaves: Duration::from_secs(18),
+};
+/// What is queued is written, and the flush that is under way is settled.
+pub const SHUTDOWN_FLUSH: Share = Share {
+    longest: Duration::from_secs(10),
+    leaves: Duration::from_secs(15),
+};
+/// Requests to endpoints that are out: more than an endpoint's own limit is by default, less than it may be.
+pub const SHUTDOWN_REQUESTS: Share = Share {
+    longest: SHUTDOWN_WAIT,
+    leaves: Duration::from_secs(5),
+};
+/// Results are recorded, and what was queued is brought to `pending`.
+pub const SHUTDOWN_RECORD: Share = Share {
+    longest: Duration::from_secs(10),
+    leaves: Duration::from_secs(3),
+};
+/// The steps of loops that are under way.
+pub const SHUTDOWN_STEPS: Share = Share {
+    longest: Duration::from_secs(5),
+    leaves: Duration::from_secs(2),
+};
+/// The stream is closed and its shards are given back.
+pub const SHUTDOWN_LEAVE: Share = Share {
+    longest: Duration::from_secs(5),
+    leaves: Duration::from_secs(1),
+};
+/// The pools wait for statements under way: those that are answered at all have ended by then.
+pub const SHUTDOWN_CLOSE: Share = Share {
+    longest: Duration::from_secs(5),
+    leaves: Duration::ZERO,
+};
 
 // Reading.
 
@@ -352,14 +432,25 @@ pub const LOST_SHOWN: i64 = 100;
 pub const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a statement waits for a lock.
 pub const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a transaction may lie idle until the server ends it and its locks are free. None of ours is ever meant to be idle: its
+/// statements follow one another at once, and between them nobody else is waited for. One that lies so long is of a node that
+/// stands still, or that nobody hears any more, and the others wait for its rows. Less than half of a lease: a node that stood
+/// still for longer may begin nothing anyway. More than a pause of a busy machine.
+pub const IDLE_IN_TRANSACTION: Duration = Duration::from_secs(3);
+/// How long the server waits for its answer to be taken; after it the connection is closed and its locks are free. No step on the
+/// other side waits for longer than [`STEP`].
+pub const SERVER_UNHEARD: Duration = Duration::from_secs(12);
+/// After how long a silence, and how often then, the server asks whether the other side is still there: a connection that nobody
+/// has any more goes within two minutes.
+pub const SERVER_KEEPALIVE: Duration = Duration::from_secs(10);
 /// How long a given database may be away at start: it may be starting, too.
 pub const DATABASE_START_WAIT: Duration = Duration::from_secs(30);
 /// How long a request waits for a connection.
 pub const DATABASE_WAIT: Duration = Duration::from_secs(5);
-/// How long one step at the database may take, on this side: a little more than its statements may by the server's own
-/// limit. After it the connection counts as one that nobody answers on any more.
+/// How long one statement of the engine, or one step of few, may take, on this side: a little more than a statement may by the
+/// server's own limit. After it the connection counts as one that nobody answers on any more.
 pub const STEP: Duration = Duration::from_secs(12);
-/// The same for steps that are many statements: recovery, sweeps, leaves.
+/// The same for steps that are many statements, each bounded by itself: recovery, sweeps, leaves.
 pub const LONG_STEP: Duration = Duration::from_mins(10);
 /// How long a connection that comes back to its pool, or is taken from it, has to say that it still lives.
 pub const DATABASE_RETURN: Duration = Duration::from_secs(2);
@@ -367,8 +458,6 @@ pub const DATABASE_RETURN: Duration = Duration::from_secs(2);
 pub const FLUSH_WAIT: Duration = Duration::from_secs(12);
 /// How long a caller waits for its event to be durable; then 503, whatever becomes of it.
 pub const ACCEPT_WAIT: Duration = Duration::from_secs(10);
-/// How long a stopping node tries to settle the flush it is in.
-pub const SHUTDOWN_FLUSH_WAIT: Duration = Duration::from_secs(10);
 /// How often roles are looked at while somebody prepares another database of the cluster at the same moment.
 pub const ROLE_LOOKS: usize = 8;
 /// How long a migration waits for a table that is in use: meanwhile everybody else waits behind it.
@@ -385,6 +474,25 @@ pub const FRESH_PER_ENDPOINT: usize = 4096;
 pub const FRESH_EVENTS: usize = 4096;
 /// Fresh deliveries that the dispatcher queues before it starts requests again.
 pub const TAKEN_AT_ONCE: usize = 4096;
+/// Requests that the dispatcher starts before others that are under way get on: whoever is ready next waits for so many.
+pub const STARTED_AT_ONCE: usize = 64;
+/// A fresh delivery that has waited for so long when it is its endpoint's turn puts the endpoint behind: less than people notice,
+/// and well before it would be set aside.
+pub const BEHIND_AFTER: Duration = Duration::from_millis(250);
+/// With fewer fresh deliveries waiting for this node than that, nothing is behind: any machine sends them in a moment, and what keeps
+/// them is not that too much was accepted.
+pub const BEHIND_LEAST: usize = 1024;
+/// How often the dispatcher looks which endpoints are behind.
+pub const BEHIND_LOOK: Duration = Duration::from_millis(20);
+/// How long an event waits to be accepted because endpoints of its are behind.
+pub const HELD_BACK: Duration = Duration::from_secs(1);
+/// Deliveries that are let in after a look at least, however few were started before it.
+pub const LET_IN_LEAST: usize = 128;
+/// The same of one tenant, before the next one has its turn.
+pub const LET_IN_TURN: usize = 16;
+/// A tenant that holds more than this many times the slots that its requests freed in the last half second counts as slow: its
+/// receivers, and not this node, keep its deliveries waiting.
+pub const SLOTS_TURNED: usize = 2;
 /// Bytes that accepted events may take of a node's memory until their last delivery is sent, or set aside. A tenant has as
 /// much as is left free beside it, and is told to come again when it has more: alone half, each of ten an eleventh.
 pub const ACCEPTED_BYTES: usize = 512 * 1024 * 1024;
@@ -394,20 +502,25 @@ pub const ACCEPTED_EVENT_BYTES: usize = 512;
 pub const ACCEPTED_DELIVERY_BYTES: usize = 256;
 /// Results of one record transaction.
 pub const RECORD_ROWS: usize = 1024;
+/// How long a record transaction waits for rows that another holds: some commits' time, for all results wait meanwhile. Then the
+/// others go ahead.
+pub const RECORD_LOCK_WAIT: Duration = Duration::from_millis(500);
+/// The same in the transactions that find out which results it is that have to wait.
+pub const RECORD_LOCK_WAIT_AGAIN: Duration = Duration::from_millis(10);
+/// Such transactions between two batches that are new: together they keep these waiting for a fifth of a second.
+pub const RECORD_LOCKED_LOOKS: usize = 16;
 /// How often due rows are looked for.
 pub const DUE_POLL: Duration = Duration::from_millis(200);
 /// How often the scan for due rows begins anew from the earliest: rows commit behind a cursor.
 pub const DUE_RESTART: Duration = Duration::from_secs(15);
 /// How often parked rows are swept, drained or ended.
 pub const PARK_SWEEP: Duration = Duration::from_millis(200);
-/// Endpoints with parked rows that one sweep looks at; the next goes on behind them.
+/// Pages of endpoints with parked rows that one sweep looks through; the next goes on behind them.
+pub const PARK_SWEEP_PAGES: usize = 4;
+/// Endpoints of one such page.
 pub const PARK_SWEEP_ENDPOINTS: i64 = 256;
-/// Those of one shard: a crowd in one does not hide the others.
+/// Those of one shard in a page: a crowd in one does not hide the others.
 pub const PARK_SWEEP_PER_SHARD: i64 = 32;
-/// How long a stopping node waits for the requests that are out: a little more than any may take.
-pub const SHUTDOWN_REQUESTS_WAIT: Duration = Duration::from_secs(35);
-/// How long a stopping node waits for its last results to be recorded.
-pub const SHUTDOWN_RECORD_WAIT: Duration = Duration::from_secs(10);
 /// How long a key that has expired is left alone: longer than a flush that saw it may still be under way.
 pub const EXPIRE_AFTER: Duration = Duration::from_mins(1);
 /// Keys that one statement deletes.
@@ -431,8 +544,6 @@ pub const HOUSEKEEPING_LOOK: Duration = Duration::from_mins(1);
 pub const HOUSEKEEPING_EVERY: Duration = Duration::from_hours(1);
 /// How long a node has housekeeping to itself: longer than its turn can last, so that only one that hangs loses it.
 pub const HOUSEKEEPING_HOLD: Duration = Duration::from_mins(15);
-/// How long a node may hold the gate of retention without saying anything; then the database takes it from the node.
-pub const HOUSEKEEPING_IDLE: Duration = Duration::from_secs(5);
 /// How long housekeeping waits for those who are making something pending, while the others wait behind it.
 pub const GATE_WAIT: Duration = Duration::from_secs(2);
 /// Rows that one statement of housekeeping walks over by key.

@@ -12,6 +12,8 @@ use base64::engine::general_purpose::STANDARD;
 use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret, SecretBox, SecretSlice, SecretString};
 
+use crate::endpoint::SigningScheme;
+
 /// Bytes of a `whsec_` secret: at least as many as give 192 bits, at most one block of SHA-256.
 pub const V1_BYTES: core::ops::RangeInclusive<usize> = 24..=64;
 
@@ -153,13 +155,19 @@ impl SigningSecret {
         }
     }
 
+    /// The scheme that it signs with.
+    #[must_use]
+    pub const fn scheme(&self) -> SigningScheme {
+        match self {
+            Self::V1(_) => SigningScheme::V1,
+            Self::V1a(_) => SigningScheme::V1a,
+        }
+    }
+
     /// `v1` or `v1a`, as in the signature and in the database.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
-        match self {
-            Self::V1(_) => "v1",
-            Self::V1a(_) => "v1a",
-        }
+        self.scheme().as_str()
     }
 
     fn v1(bytes: &[u8]) -> Self {

@@ -1,23 +1,21 @@
 //! What an endpoint answered, as much of it as is kept.
 
-use std::net::SocketAddr;
+use std::{borrow::Cow, fmt, net::SocketAddr};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, header::RETRY_AFTER, response::Parts};
+use http::{HeaderMap, HeaderName, header::RETRY_AFTER, response::Parts};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use hyper::body::Body as HttpBody;
 use posthorn_domain::limits;
 
-use crate::{connection::RemoteAddress, mask::mask_value};
+use crate::mask::mask_value;
 
 /// An answer: a head, and as much of the body as came in time and fits.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// 100 to 999, as it came.
     pub status: u16,
-    /// Names in lower case and values in the order they came; credentials are masked, bytes that are not UTF-8 replaced. At
-    /// most [`limits::RESPONSE_HEADERS`] of them and [`limits::RESPONSE_HEADERS_KEPT_BYTES`] in all.
-    pub headers: Vec<(String, String)>,
+    headers: Headers,
     /// The value of `retry-after` (the first, if there are more), whatever became of the kept headers.
     pub retry_after: Option<String>,
     /// The beginning of the body, at most [`limits::RESPONSE_BODY_BYTES`].
@@ -30,25 +28,47 @@ pub struct Answer {
     pub remote_address: Option<SocketAddr>,
 }
 
+/// Headers as they came, shown only as they may be.
+#[derive(Clone)]
+struct Headers(HeaderMap);
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(keep(&self.0)).finish()
+    }
+}
+
 impl Answer {
     /// An answer with its head; its body counts as cut until it has ended.
-    pub(crate) fn begin(head: &Parts) -> Self {
+    pub(crate) fn begin(head: Parts, remote_address: Option<SocketAddr>) -> Self {
         Self {
             status: head.status.as_u16(),
-            headers: keep(&head.headers),
             retry_after: head
                 .headers
                 .get(RETRY_AFTER)
                 .and_then(|value| value.to_str().ok())
                 .map(str::to_owned),
+            headers: Headers(head.headers),
             body: Bytes::new(),
             size: 0,
             cut: true,
-            remote_address: head
-                .extensions
-                .get::<RemoteAddress>()
-                .map(|remote| remote.0),
+            remote_address,
         }
+    }
+
+    /// The headers that may be kept: names in lower case and values in the order they came; credentials are masked, bytes
+    /// that are not UTF-8 replaced. At most [`limits::RESPONSE_HEADERS`] of them and
+    /// [`limits::RESPONSE_HEADERS_KEPT_BYTES`] in all. Made when asked for: of most answers nothing is kept.
+    #[must_use]
+    pub fn headers(&self) -> Vec<(String, String)> {
+        keep(&self.headers.0)
+    }
+
+    /// The first value of a header, as it may be shown.
+    #[must_use]
+    pub fn header(&self, name: &HeaderName) -> Option<Cow<'_, str>> {
+        let value = self.headers.0.get(name)?;
+        Some(mask_value(name.as_str(), value.as_bytes()))
     }
 
     /// The status is 2xx.
@@ -68,7 +88,10 @@ pub(crate) struct Body {
 
 impl Body {
     /// Reads until the body ends or there is more than is kept. What has been read stays if this is dropped half-way.
-    pub(crate) async fn read(&mut self, mut incoming: Incoming) -> Result<(), hyper::Error> {
+    pub(crate) async fn read(
+        &mut self,
+        mut incoming: impl HttpBody<Data = Bytes, Error = hyper::Error> + Unpin,
+    ) -> Result<(), hyper::Error> {
         while let Some(frame) = incoming.frame().await {
             let Ok(data) = frame?.into_data() else {
                 continue;
@@ -83,6 +106,11 @@ impl Body {
         }
         self.ended = true;
         Ok(())
+    }
+
+    /// It was read to its end.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
     }
 
     /// Bytes read so far.

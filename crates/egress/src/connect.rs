@@ -1,35 +1,29 @@
-//! Opening a connection: vet, dial, shake hands. The pool calls this, and nothing else opens a connection to a tenant's
-//! address.
+//! Opening a connection: vet, dial, shake hands. Nothing else opens a connection to a tenant's address.
 
-use std::{
-    future::Future,
-    io,
-    net::SocketAddr,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{io, net::SocketAddr, sync::Arc};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use http::{Uri, uri::Scheme};
-use posthorn_domain::{address::EgressPolicy, limits};
+use posthorn_domain::{
+    address::EgressPolicy,
+    limits,
+    url::{EndpointUrl, Host, Scheme},
+};
 use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tower_service::Service;
 
 use crate::{
-    connection::{Connection, OpenConnections},
+    connection::Connection,
     options::{EgressError, EgressOptions},
     tls,
     vet::{Guard, VetError},
 };
 
-/// Why there is no connection. Found by [`crate::failure`] in the chain of the client's error.
+/// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
-    /// The URL cannot be connected to as it stands: no host, or another scheme.
-    #[error("the URL has no usable scheme and host")]
+    /// The URL cannot be connected to as it stands.
+    #[error("the URL has no usable host")]
     Unusable,
     /// Policy or names.
     #[error(transparent)]
@@ -46,9 +40,6 @@ pub(crate) enum ConnectError {
         address: SocketAddr,
         source: io::Error,
     },
-    /// The longest time limit that any request may have is over.
-    #[error("connecting took too long")]
-    Overdue,
 }
 
 /// Makes vetted connections.
@@ -56,70 +47,35 @@ pub(crate) enum ConnectError {
 pub(crate) struct Connector {
     guard: Guard,
     tls: Arc<ClientConfig>,
-    open: Arc<OpenConnections>,
 }
 
 impl Connector {
     /// Reads roots and the resolver's configuration.
-    pub(crate) fn new(
-        policy: EgressPolicy,
-        options: &EgressOptions,
-        open: Arc<OpenConnections>,
-    ) -> Result<Self, EgressError> {
+    pub(crate) fn new(policy: EgressPolicy, options: &EgressOptions) -> Result<Self, EgressError> {
         let tls = tls::client_config(options.extra_roots.as_deref())?;
         Ok(Self {
             guard: Guard::new(policy, options)?,
             tls,
-            open,
         })
     }
 
-    async fn connect(self, uri: Uri) -> Result<Connection, ConnectError> {
-        let host = uri.host().ok_or(ConnectError::Unusable)?;
-        let host = host
-            .strip_prefix('[')
-            .and_then(|host| host.strip_suffix(']'))
-            .unwrap_or(host);
-        let secure = match uri.scheme() {
-            Some(scheme) if *scheme == Scheme::HTTPS => true,
-            Some(scheme) if *scheme == Scheme::HTTP => false,
-            _ => return Err(ConnectError::Unusable),
-        };
-        let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
-        let (stream, address) = dial(self.guard.vet(host, port).await?).await?;
-        if !secure {
-            return Ok(Connection::plain(stream, address, &self.open));
+    /// Connects to the host of a URL, with TLS if its scheme says so. Has no deadline of its own.
+    pub(crate) async fn connect(&self, url: &EndpointUrl) -> Result<Connection, ConnectError> {
+        let vetted = self.guard.vet(url.host(), url.port()).await?;
+        let (stream, address) = dial(vetted).await?;
+        if url.scheme() == Scheme::Http {
+            return Ok(Connection::plain(stream, address));
         }
-        // A trailing dot is DNS spelling; certificates and SNI do without (RFC 6066, 3).
-        let name = ServerName::try_from(host.strip_suffix('.').unwrap_or(host))
-            .map_err(|_| ConnectError::Unusable)?
-            .to_owned();
-        let stream = TlsConnector::from(self.tls)
+        let name = match url.host() {
+            Host::Name(name) => ServerName::try_from(name.clone()),
+            Host::Ip(ip) => Ok(ServerName::IpAddress((*ip).into())),
+        };
+        let name = name.map_err(|_| ConnectError::Unusable)?;
+        let stream = TlsConnector::from(Arc::clone(&self.tls))
             .connect(name, stream)
             .await
             .map_err(|source| ConnectError::Tls { address, source })?;
-        Ok(Connection::tls(stream, address, &self.open))
-    }
-}
-
-impl Service<Uri> for Connector {
-    type Response = Connection;
-    type Error = ConnectError;
-    type Future = Pin<Box<dyn Future<Output = Result<Connection, ConnectError>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ConnectError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let connector = self.clone();
-        // A request's own deadline is shorter or equal. This bounds a connection that the pool goes on making after its
-        // request found another one.
-        Box::pin(async move {
-            tokio::time::timeout(limits::TIMEOUT_MAX, connector.connect(uri))
-                .await
-                .unwrap_or(Err(ConnectError::Overdue))
-        })
+        Ok(Connection::tls(stream, address))
     }
 }
 

@@ -1,54 +1,16 @@
-//! A connection as the pool sees it: plain or TLS, its remote address, and a place in the count of open ones.
+//! A connection to a vetted address as hyper sees it: plain or TLS.
 
 use std::{
     io,
     net::SocketAddr,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
     task::{Context, Poll},
 };
 
 use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_util::{
-    client::legacy::connect::{Connected, Connection as PoolConnection},
-    rt::TokioIo,
-};
+use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
-
-/// The address a connection goes to; travels with it as an extension.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RemoteAddress(pub(crate) SocketAddr);
-
-/// How many connections are open, in use or idle. The pool bounds idle ones per host; this bounds them over all hosts.
-#[derive(Debug, Default)]
-pub(crate) struct OpenConnections(AtomicUsize);
-
-impl OpenConnections {
-    /// How many are open now.
-    pub(crate) fn count(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// A place in the count, given back when dropped.
-struct Place(Arc<OpenConnections>);
-
-impl Place {
-    fn take(open: &Arc<OpenConnections>) -> Self {
-        open.0.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(open))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 enum Stream {
     Plain(TokioIo<TcpStream>),
@@ -59,45 +21,35 @@ enum Stream {
 pub(crate) struct Connection {
     stream: Stream,
     remote: SocketAddr,
-    _place: Place,
 }
 
 impl Connection {
     /// A connection without TLS.
-    pub(crate) fn plain(
-        stream: TcpStream,
-        remote: SocketAddr,
-        open: &Arc<OpenConnections>,
-    ) -> Self {
+    pub(crate) fn plain(stream: TcpStream, remote: SocketAddr) -> Self {
         Self {
             stream: Stream::Plain(TokioIo::new(stream)),
             remote,
-            _place: Place::take(open),
         }
     }
 
     /// A connection whose handshake is done.
-    pub(crate) fn tls(
-        stream: TlsStream<TcpStream>,
-        remote: SocketAddr,
-        open: &Arc<OpenConnections>,
-    ) -> Self {
+    pub(crate) fn tls(stream: TlsStream<TcpStream>, remote: SocketAddr) -> Self {
         Self {
             stream: Stream::Tls(Box::new(TokioIo::new(stream))),
             remote,
-            _place: Place::take(open),
         }
     }
-}
 
-impl PoolConnection for Connection {
-    fn connected(&self) -> Connected {
-        let connected = Connected::new().extra(RemoteAddress(self.remote));
+    /// Whom it goes to.
+    pub(crate) fn remote(&self) -> SocketAddr {
+        self.remote
+    }
+
+    /// The handshake chose HTTP/2.
+    pub(crate) fn is_http2(&self) -> bool {
         match &self.stream {
-            Stream::Tls(stream) if stream.inner().get_ref().1.alpn_protocol() == Some(b"h2") => {
-                connected.negotiated_h2()
-            }
-            _ => connected,
+            Stream::Plain(_) => false,
+            Stream::Tls(stream) => stream.inner().get_ref().1.alpn_protocol() == Some(b"h2"),
         }
     }
 }

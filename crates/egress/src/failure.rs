@@ -3,10 +3,9 @@
 
 use std::{error::Error, io, net::SocketAddr, time::Duration};
 
-use hyper_util::client::legacy;
 use posthorn_domain::{delivery::ErrorKind, limits};
 
-use crate::{connect::ConnectError, connection::RemoteAddress, tls, vet::VetError};
+use crate::{connect::ConnectError, tls, vet::VetError};
 
 /// A request without an answer.
 #[derive(Clone, Debug)]
@@ -20,6 +19,29 @@ pub struct SendFailure {
 }
 
 impl SendFailure {
+    fn of_io(error: &io::Error) -> Self {
+        match (tls::tls_error(error), error.kind()) {
+            (Some(_), _) => Self::new(ErrorKind::Tls, tls::reason(error)),
+            // Chunks that are none.
+            (None, io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => {
+                Self::new(ErrorKind::Protocol, "the answer is not valid HTTP")
+            }
+            (None, _) => Self::new(ErrorKind::Connect, broken_reason(error)),
+        }
+    }
+
+    /// What the other side did is told of the connection; what is wrong with what it sent, of the protocol.
+    fn of_http2(error: &h2::Error) -> Self {
+        match (error.get_io(), error.reason()) {
+            (Some(error), _) => Self::of_io(error),
+            (None, Some(reason)) if error.is_remote() => {
+                Self::new(ErrorKind::Connect, http2_reason(error, reason))
+            }
+            (None, Some(reason)) => Self::new(ErrorKind::Protocol, http2_reason(error, reason)),
+            (None, None) => Self::new(ErrorKind::Protocol, "the answer is not valid HTTP/2"),
+        }
+    }
+
     pub(crate) fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
         Self {
             kind,
@@ -47,38 +69,27 @@ impl SendFailure {
         Self::new(ErrorKind::Timeout, detail).at(remote_address)
     }
 
-    /// The client gave up before a head came.
-    pub(crate) fn of_request(error: &legacy::Error) -> Self {
-        let remote = error.connect_info().and_then(|connected| {
-            let mut extensions = http::Extensions::new();
-            connected.get_extras(&mut extensions);
-            extensions.get::<RemoteAddress>().map(|remote| remote.0)
-        });
-        match find::<ConnectError>(error) {
-            Some(error) => Self::of_connect(error),
-            None => Self::of_exchange(error).at(remote),
-        }
+    /// The URL is one that nothing can be sent to.
+    pub(crate) fn unusable() -> Self {
+        Self::new(ErrorKind::Config, "the URL cannot be sent to as it stands")
     }
 
-    /// A body broke off after a 2xx head.
-    pub(crate) fn of_body(
-        error: &hyper::Error,
-        status: u16,
-        read: u64,
-        remote: Option<SocketAddr>,
-    ) -> Self {
-        let broken = Self::of_exchange(error);
+    /// A body broke off after a 2xx head, or is none.
+    pub(crate) fn of_body(error: &hyper::Error, status: u16, read: u64) -> Self {
+        let kind = Self::of_exchange(error).kind;
+        let what = match kind {
+            ErrorKind::Protocol => "is not valid HTTP",
+            _ => "broke off",
+        };
         let detail =
-            format!("the endpoint answered {status}, but its body broke off after {read} bytes");
-        Self::new(broken.kind, detail).at(remote)
+            format!("the endpoint answered {status}, but its body {what} after {read} bytes");
+        Self::new(kind, detail)
     }
 
-    fn of_connect(error: &ConnectError) -> Self {
+    /// There is no connection.
+    pub(crate) fn of_connect(error: &ConnectError) -> Self {
         match error {
-            ConnectError::Unusable => Self::new(
-                ErrorKind::Config,
-                "the URL cannot be connected to as it stands",
-            ),
+            ConnectError::Unusable => Self::unusable(),
             ConnectError::Vet(VetError::Resolve(error)) => {
                 Self::new(ErrorKind::Dns, error.to_string())
             }
@@ -89,21 +100,17 @@ impl SendFailure {
             ConnectError::Tls { address, source } => {
                 Self::new(ErrorKind::Tls, tls::reason(source)).at(Some(*address))
             }
-            ConnectError::Overdue => Self::timeout(limits::TIMEOUT_MAX, None),
         }
     }
 
     /// Something broke on an open connection.
-    fn of_exchange(error: &(dyn Error + 'static)) -> Self {
+    pub(crate) fn of_exchange(error: &hyper::Error) -> Self {
         if let Some(error) = find::<io::Error>(error) {
-            return match tls::tls_error(error) {
-                Some(_) => Self::new(ErrorKind::Tls, tls::reason(error)),
-                None => Self::new(ErrorKind::Connect, broken_reason(error)),
-            };
+            return Self::of_io(error);
         }
-        let Some(error) = find::<hyper::Error>(error) else {
-            return Self::new(ErrorKind::Connect, "the connection was lost");
-        };
+        if let Some(error) = find::<h2::Error>(error) {
+            return Self::of_http2(error);
+        }
         if error.is_parse_too_large() {
             let (bytes, headers) = (
                 limits::RESPONSE_HEADER_BYTES / 1024,
@@ -112,8 +119,12 @@ impl SendFailure {
             let detail =
                 format!("the head of the answer is larger than {bytes} KiB or {headers} headers");
             Self::new(ErrorKind::Protocol, detail)
+        } else if error.is_parse_status() {
+            Self::new(ErrorKind::Protocol, "the answer has no valid status")
         } else if error.is_parse() {
-            Self::new(ErrorKind::Protocol, "the answer is not valid HTTP")
+            // What the library says names the part of the answer, and holds nothing of it.
+            let detail = format!("the answer is not valid HTTP ({error})");
+            Self::new(ErrorKind::Protocol, detail)
         } else if error.is_incomplete_message() {
             Self::new(
                 ErrorKind::Connect,
@@ -121,7 +132,8 @@ impl SendFailure {
             )
         } else if error.is_timeout() {
             Self::new(ErrorKind::Connect, "the connection no longer responds")
-        } else if error.is_canceled() || error.is_closed() {
+        } else if error.is_canceled() || error.is_closed() || error.is_user() {
+            // Of user errors there is one that no request of ours can cause: the connection ended with it in hand.
             Self::new(ErrorKind::Connect, "the endpoint closed the connection")
         } else {
             let cause = error
@@ -135,8 +147,25 @@ impl SendFailure {
     }
 }
 
+/// What HTTP/2 calls an error. The names of its codes (RFC 9113, 7) stand in the words, for those who look into the endpoint's server.
+fn http2_reason(error: &h2::Error, reason: h2::Reason) -> String {
+    if error.is_remote() && error.is_go_away() {
+        format!("the endpoint closed the connection without taking the request (HTTP/2 {reason:?})")
+    } else if error.is_remote() && reason == h2::Reason::REFUSED_STREAM {
+        "the endpoint refused the request, and once more on a new connection (HTTP/2 REFUSED_STREAM)"
+            .to_owned()
+    } else if error.is_remote() {
+        format!("the endpoint broke the request off (HTTP/2 {reason:?})")
+    } else {
+        let bytes = limits::RESPONSE_HEADER_BYTES / 1024;
+        format!(
+            "the answer is not valid HTTP/2, or its head is larger than {bytes} KiB ({reason:?})"
+        )
+    }
+}
+
 /// The first error of type `E` in a chain.
-fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
+pub(crate) fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(found) = error.downcast_ref() {

@@ -12,8 +12,8 @@
 //!   bounded; the numbers are in [`posthorn_domain::limits`].
 //! - Redirects are never followed, proxies of the environment never used, nothing is decompressed, the request's path and
 //!   query go out byte for byte, and no header is added but `host` and `content-length`.
-//! - A request is sent at most once. The one exception leaves no trace at the other side: a request that found its pooled
-//!   connection closed before its first byte was written takes another one.
+//! - A request is acted on at most once. It is sent again where nobody acted on it: when it found a kept connection closed before
+//!   its first byte was written, and, once, when its receiver says that it did nothing with it (RFC 9113, 8.7).
 //!
 //! Not guaranteed: that a failed request did not arrive. A receiver that closes an idle connection just when a request is
 //! written to it makes a failed attempt whose fate nobody knows; it is recorded as one, and retried under the same
@@ -25,10 +25,15 @@ mod answer;
 mod connect;
 mod connection;
 mod failure;
+mod http1;
+mod http2;
+mod lost;
 mod mask;
 mod options;
+mod pool;
 mod resolve;
 mod send;
+mod target;
 mod tls;
 mod vet;
 
@@ -39,24 +44,17 @@ pub use options::{EgressError, EgressOptions, NameServers};
 pub use send::{Outgoing, Sent};
 pub use tls::check_roots;
 
-use std::sync::{Arc, atomic::AtomicUsize};
+use std::sync::Arc;
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper_util::{
-    client::legacy::Client,
-    rt::{TokioExecutor, TokioTimer},
-};
-use posthorn_domain::{address::EgressPolicy, limits};
+use posthorn_domain::address::EgressPolicy;
 
-use crate::{connect::Connector, connection::OpenConnections};
+use crate::{connect::Connector, pool::Pool};
 
 /// The guarded client. Clones share one pool of connections and one cache of names.
 #[derive(Clone)]
 pub struct Egress {
-    client: Client<Connector, Full<Bytes>>,
-    open: Arc<OpenConnections>,
-    in_flight: Arc<AtomicUsize>,
+    connector: Connector,
+    pool: Arc<Pool>,
 }
 
 impl Egress {
@@ -67,32 +65,9 @@ impl Egress {
     /// [`EgressError`] when the extra root certificates cannot be read or the TLS or name configuration is unusable; a
     /// server refuses to start then, rather than fail at its first delivery.
     pub fn new(policy: EgressPolicy, options: &EgressOptions) -> Result<Self, EgressError> {
-        let open = Arc::new(OpenConnections::default());
-        let connector = Connector::new(policy, options, Arc::clone(&open))?;
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "this is the one client for tenants' addresses"
-        )]
-        let client = Client::builder(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(limits::EGRESS_IDLE)
-            .pool_max_idle_per_host(limits::EGRESS_IDLE_CONNECTIONS)
-            .http1_max_buf_size(limits::RESPONSE_HEADER_BYTES)
-            .http1_max_headers(limits::RESPONSE_HEADERS_READ)
-            .http2_max_header_list_size(
-                u32::try_from(limits::RESPONSE_HEADER_BYTES).unwrap_or(u32::MAX),
-            )
-            // Until the other side has said how many requests it takes at once, one: it would refuse the rest.
-            .http2_initial_max_send_streams(1)
-            // A connection whose other side is gone without a word would fail every later request by its deadline.
-            .http2_keep_alive_interval(limits::EGRESS_HTTP2_PING)
-            .http2_keep_alive_timeout(limits::EGRESS_HTTP2_PING)
-            .build(connector);
         Ok(Self {
-            client,
-            open,
-            in_flight: Arc::default(),
+            connector: Connector::new(policy, options)?,
+            pool: Arc::default(),
         })
     }
 }

@@ -1,22 +1,25 @@
 //! One request and what came of it.
 
-use std::{
-    net::SocketAddr,
-    sync::atomic::{AtomicUsize, Ordering},
-    time::Duration,
-};
+use std::{net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header::CONTENT_LENGTH};
+use http::{
+    HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header::CONTENT_LENGTH,
+    response::Parts,
+};
 use http_body_util::Full;
-use hyper_util::client::legacy::connect::{CaptureConnection, capture_connection};
-use posthorn_domain::{delivery::ErrorKind, limits, url::EndpointUrl};
+use hyper::body::Body as HttpBody;
+use posthorn_domain::{limits, url::EndpointUrl};
 
 use crate::{
     Egress,
     answer::{Answer, Body},
-    connection::RemoteAddress,
     failure::SendFailure,
+    http1::Http1,
+    http2::{Http2, Place},
+    lost::{Fate, Lost},
+    pool::Way,
+    target::Target,
 };
 
 /// A POST to be sent.
@@ -44,8 +47,18 @@ pub enum Sent {
 /// What is known of an exchange so far; it outlives the future that the deadline drops.
 #[derive(Default)]
 struct Progress {
+    remote_address: Option<SocketAddr>,
     answer: Option<Answer>,
     body: Body,
+}
+
+/// The ways that a request has taken without anybody acting on it.
+#[derive(Default)]
+struct Ways {
+    /// Kept connections that were closed.
+    closed: usize,
+    /// The receiver has refused it once.
+    refused: bool,
 }
 
 impl Egress {
@@ -56,102 +69,151 @@ impl Egress {
     /// other status the status stands.
     pub async fn send(&self, outgoing: Outgoing<'_>) -> Sent {
         let limit = outgoing.timeout;
-        let mut request = match into_request(outgoing) {
-            Ok(request) => request,
-            Err(failure) => return Sent::Failed(failure),
-        };
-        let connection = capture_connection(&mut request);
         let mut progress = Progress::default();
-        let _in_flight = InFlight::begin(&self.in_flight);
-        let outcome = tokio::time::timeout(limit, self.exchange(request, &mut progress)).await;
-        self.close_if_too_many(&connection);
+        let outcome = tokio::time::timeout(limit, self.exchange(outgoing, &mut progress)).await;
         match (progress.answer, outcome) {
             (_, Ok(Err(failure))) => Sent::Failed(failure),
             (Some(answer), _) => Sent::Answered(progress.body.finish(answer)),
-            (None, _) => Sent::Failed(SendFailure::timeout(limit, remote_address(&connection))),
+            (None, _) => Sent::Failed(SendFailure::timeout(limit, progress.remote_address)),
         }
     }
 
     async fn exchange(
         &self,
-        request: Request<Full<Bytes>>,
+        outgoing: Outgoing<'_>,
         progress: &mut Progress,
     ) -> Result<(), SendFailure> {
-        let response = self
-            .client
-            .request(request)
+        let target = Target::of(outgoing.url);
+        let mut request = into_request(outgoing);
+        let mut ways = Ways::default();
+        loop {
+            let kept = ways.may_be_kept().then(|| self.pool.take(target.origin));
+            let (way, is_new) = match kept.flatten() {
+                Some(way) => (way, false),
+                // Boxed here and below: what seldom happens would be carried along, and moved, with every request.
+                None => (Box::pin(self.open(target)).await?, true),
+            };
+            progress.remote_address = Some(way.remote());
+            let sent = match way {
+                Way::Http1(connection) => {
+                    self.over_http1(connection, target, request, progress).await
+                }
+                Way::Http2(place) => Box::pin(over_http2(&place, target, request, progress)).await,
+            };
+            let lost = match sent {
+                Ok(outcome) => return outcome,
+                Err(lost) => *lost,
+            };
+            request = match ways.after(lost, is_new) {
+                Ok(request) => request,
+                Err(failure) => return Err(failure.at(progress.remote_address)),
+            };
+            progress.remote_address = None;
+        }
+    }
+
+    async fn over_http1(
+        &self,
+        mut connection: Box<Http1>,
+        target: Target<'_>,
+        request: Request<Full<Bytes>>,
+        progress: &mut Progress,
+    ) -> Result<Result<(), SendFailure>, Box<Lost>> {
+        let Ok(path) = Uri::try_from(target.path) else {
+            return Ok(Err(SendFailure::unusable()));
+        };
+        let (head, body) = connection.request(path, request).await?.into_parts();
+        let outcome = progress.read(head, connection.body(body)).await;
+        if progress.body.has_ended() && connection.is_reusable() {
+            self.pool.put(target.origin, connection);
+        }
+        Ok(outcome)
+    }
+
+    async fn open(&self, target: Target<'_>) -> Result<Way, SendFailure> {
+        let connection = self
+            .connector
+            .connect(target.url)
             .await
-            .map_err(|error| SendFailure::of_request(&error))?;
-        let (head, body) = response.into_parts();
-        let answer = progress.answer.insert(Answer::begin(&head));
-        if head.status == StatusCode::SWITCHING_PROTOCOLS {
+            .map_err(|error| SendFailure::of_connect(&error))?;
+        if connection.is_http2() {
+            let connection = Http2::begin(connection).await?;
+            Ok(Way::Http2(self.pool.share(target.origin, connection)))
+        } else {
+            let connection = Http1::begin(connection, target).await?;
+            Ok(Way::Http1(Box::new(connection)))
+        }
+    }
+}
+
+impl Ways {
+    /// The next one may be a connection that was kept. After a refusal it is a new one: what refuses it may well be the
+    /// connection, which takes no more.
+    fn may_be_kept(&self) -> bool {
+        !self.refused && self.closed < limits::EGRESS_STALE_CONNECTIONS
+    }
+
+    /// The request, if it may take another way, or why there is no answer.
+    fn after(&mut self, lost: Lost, is_new: bool) -> Result<Request<Full<Bytes>>, SendFailure> {
+        match lost.fate {
+            // It was closed while nobody used it, and the other side saw nothing of this.
+            Fate::Unwritten(request) if !is_new => {
+                self.closed += 1;
+                Ok(request)
+            }
+            Fate::Refused(request) if !self.refused => {
+                self.refused = true;
+                metrics::counter!("posthorn_requests_refused_total").increment(1);
+                Ok(request)
+            }
+            _ => Err(SendFailure::of_exchange(&lost.error)),
+        }
+    }
+}
+
+impl Progress {
+    /// Takes the head of an answer, and of its body what is kept.
+    async fn read(
+        &mut self,
+        head: Parts,
+        body: impl HttpBody<Data = Bytes, Error = hyper::Error> + Unpin,
+    ) -> Result<(), SendFailure> {
+        let status = head.status;
+        let answer = self.answer.insert(Answer::begin(head, self.remote_address));
+        if status == StatusCode::SWITCHING_PROTOCOLS {
             // Nobody asked for another protocol, and what follows is not a body.
             return Ok(());
         }
-        match progress.body.read(body).await {
+        match self.body.read(body).await {
             Err(error) if answer.is_success() => {
-                let read = progress.body.bytes_read();
-                Err(SendFailure::of_body(
-                    &error,
-                    answer.status,
-                    read,
-                    answer.remote_address,
-                ))
+                let read = self.body.bytes_read();
+                Err(SendFailure::of_body(&error, answer.status, read).at(self.remote_address))
             }
             Ok(()) | Err(_) => Ok(()),
         }
     }
-
-    /// The pool keeps every connection that is whole; too many idle ones over all hosts are prevented here, by not giving
-    /// this one back.
-    fn close_if_too_many(&self, connection: &CaptureConnection) {
-        let idle = self
-            .open
-            .count()
-            .saturating_sub(self.in_flight.load(Ordering::Relaxed));
-        if idle >= limits::EGRESS_IDLE_CONNECTIONS
-            && let Some(connected) = connection.connection_metadata().as_ref()
-        {
-            connected.poison();
-        }
-    }
 }
 
-/// A request under way, counted until dropped.
-struct InFlight<'a>(&'a AtomicUsize);
-
-impl<'a> InFlight<'a> {
-    fn begin(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(count)
-    }
+async fn over_http2(
+    place: &Place,
+    target: Target<'_>,
+    request: Request<Full<Bytes>>,
+    progress: &mut Progress,
+) -> Result<Result<(), SendFailure>, Box<Lost>> {
+    let Ok(uri) = Uri::try_from(target.url.as_str()) else {
+        return Ok(Err(SendFailure::unusable()));
+    };
+    let (head, body) = place.request(uri, request).await?.into_parts();
+    Ok(progress.read(head, body).await)
 }
 
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-fn into_request(outgoing: Outgoing<'_>) -> Result<Request<Full<Bytes>>, SendFailure> {
-    let uri: Uri = outgoing.url.as_str().parse().map_err(|_| {
-        SendFailure::new(ErrorKind::Config, "the URL cannot be sent to as it stands")
-    })?;
+/// The request but for its URL, which is told in another way by each version.
+fn into_request(outgoing: Outgoing<'_>) -> Request<Full<Bytes>> {
     let length = HeaderValue::from(outgoing.body.len());
     let mut request = Request::new(Full::new(outgoing.body));
     *request.method_mut() = Method::POST;
-    *request.uri_mut() = uri;
     *request.headers_mut() = outgoing.headers;
     // An empty body would go without it.
     request.headers_mut().insert(CONTENT_LENGTH, length);
-    Ok(request)
-}
-
-fn remote_address(connection: &CaptureConnection) -> Option<SocketAddr> {
-    let mut extensions = http::Extensions::new();
-    connection
-        .connection_metadata()
-        .as_ref()?
-        .get_extras(&mut extensions);
-    extensions.get::<RemoteAddress>().map(|remote| remote.0)
+    request
 }

@@ -3,7 +3,8 @@
 use std::{io, sync::Arc};
 
 use rustls::{
-    AlertDescription, CertificateError, ClientConfig, Error as TlsError, RootCertStore,
+    AlertDescription, CertificateError, ClientConfig, Error as TlsError, PeerMisbehaved,
+    RootCertStore,
     crypto::aws_lc_rs,
     pki_types::{CertificateDer, pem::PemObject},
 };
@@ -68,6 +69,9 @@ pub(crate) fn reason(error: &io::Error) -> String {
         None if error.kind() == io::ErrorKind::UnexpectedEof => {
             "the endpoint closed the connection during the handshake".to_owned()
         }
+        None if error.kind() == io::ErrorKind::ConnectionReset => {
+            "the endpoint reset the connection during the handshake".to_owned()
+        }
         None => format!(
             "the connection broke during the handshake ({})",
             error.kind()
@@ -78,7 +82,10 @@ pub(crate) fn reason(error: &io::Error) -> String {
 fn tls_reason(error: &TlsError) -> String {
     match error {
         TlsError::InvalidCertificate(error) => certificate_reason(error),
-        TlsError::AlertReceived(AlertDescription::ProtocolVersion) | TlsError::PeerIncompatible(_) => {
+        TlsError::AlertReceived(AlertDescription::ProtocolVersion)
+        | TlsError::PeerIncompatible(_)
+        // Chosen though it was not offered: there was nothing else to choose.
+        | TlsError::PeerMisbehaved(PeerMisbehaved::SelectedUnofferedCipherSuite) => {
             "the endpoint offers neither TLS 1.2 nor 1.3 with a current cipher suite".to_owned()
         }
         TlsError::AlertReceived(AlertDescription::HandshakeFailure) => {
@@ -87,6 +94,7 @@ fn tls_reason(error: &TlsError) -> String {
         }
         TlsError::AlertReceived(alert) => format!("the endpoint refused the handshake (alert {alert:?})"),
         TlsError::InvalidMessage(_) => "the endpoint does not speak TLS on this port".to_owned(),
+        TlsError::PeerMisbehaved(how) => format!("the endpoint broke the rules of the handshake ({how:?})"),
         other => other.to_string(),
     }
 }
@@ -103,6 +111,13 @@ fn certificate_reason(error: &CertificateError) -> String {
         CertificateError::UnknownIssuer => {
             "the certificate's issuer is not known; it may be self-signed, or an intermediate certificate is missing"
                 .to_owned()
+        }
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "the certificate is signed in a way that is not safe any more, such as with SHA-1".to_owned()
+        }
+        CertificateError::BadSignature => {
+            "the certificate is not signed by the authority that it names".to_owned()
         }
         CertificateError::Revoked => "the certificate has been revoked".to_owned(),
         other => format!("the certificate is not acceptable: {other}"),

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use posthorn_domain::{
     address::{EgressPolicy, Forbidden},
     limits,
+    url::Host,
 };
 
 use crate::{
@@ -43,19 +44,21 @@ impl Guard {
         })
     }
 
-    /// The addresses of `host` (a name, or a literal without brackets) that may be dialled, best first; never empty.
-    pub(crate) async fn vet(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, VetError> {
-        if let Ok(ip) = host.parse::<IpAddr>() {
-            self.policy
-                .allows(None, ip, port)
-                .map_err(VetError::Literal)?;
-            return Ok(vec![SocketAddr::new(ip, port)]);
-        }
-        let name = host.strip_suffix('.').unwrap_or(host);
+    /// The addresses of `host` that may be dialled, best first; never empty.
+    pub(crate) async fn vet(&self, host: &Host, port: u16) -> Result<Vec<SocketAddr>, VetError> {
+        let name = match host {
+            Host::Name(name) => name.as_str(),
+            Host::Ip(ip) => {
+                self.policy
+                    .allows(None, *ip, port)
+                    .map_err(VetError::Literal)?;
+                return Ok(vec![SocketAddr::new(*ip, port)]);
+            }
+        };
         if is_localhost(name) {
             return self.vet_localhost(name, port);
         }
-        let found = self.names.look_up(host).await?;
+        let found = self.names.look_up(name).await?;
         for ip in &found {
             self.policy
                 .allows(Some(name), *ip, port)

@@ -21,5 +21,11 @@ mod fixture;
 mod guard;
 #[path = "it/handshakes.rs"]
 mod handshakes;
+#[path = "it/http2.rs"]
+mod http2;
+#[path = "it/malformed.rs"]
+mod malformed;
 #[path = "it/names.rs"]
 mod names;
+#[path = "it/reuse.rs"]
+mod reuse;

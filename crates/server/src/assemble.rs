@@ -5,24 +5,27 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use axum::Router;
-use posthorn_api::{ApiParts, ApiState};
+use posthorn_api::{ApiParts, ApiState, Submissions};
 use posthorn_domain::address::EgressPolicy;
 use posthorn_domain::limits;
 use posthorn_domain::retention::Retention;
 use posthorn_domain::seal::KeyRing;
+use posthorn_domain::shutdown::Deadline;
 use posthorn_egress::{Egress, EgressError, EgressOptions};
-use posthorn_store::accept::{Acceptor, AcceptorParts};
+use posthorn_store::accept::{Acceptor, AcceptorParts, Backpressure};
 use posthorn_store::clock::Clock;
 use posthorn_store::configuration::ConfigCache;
 use posthorn_store::database::{Database, DatabaseOptions};
 use posthorn_store::due::DueHint;
 use posthorn_store::entropy::Entropy;
 use posthorn_store::key_use::KeyUses;
+use posthorn_store::master_key;
 use posthorn_store::shards::Shards;
 use posthorn_store::stream::{Sending, StreamKeeper};
 use posthorn_worker::{Worker, WorkerParts};
 use tokio::sync::mpsc;
 
+use crate::sending::SendingThreads;
 use crate::settings::{PublicUrl, Role};
 
 /// Everything that the parts are made from.
@@ -47,13 +50,24 @@ pub(crate) struct Parts {
     pub(crate) roles: BTreeSet<Role>,
 }
 
+/// What a node serves, beside probes and metrics.
+#[derive(Clone)]
+pub(crate) struct Pages {
+    /// Everything.
+    pub(crate) router: Router,
+    /// The shorter way of submissions, on a node with the role api.
+    pub(crate) submissions: Option<Submissions>,
+}
+
 /// The running parts of a node.
 pub(crate) struct Engine {
-    router: Router,
+    pages: Pages,
     keeper: Arc<StreamKeeper>,
     database: Database,
     acceptor: Acceptor,
     worker: Worker,
+    /// Last: connections to the database that they opened are of their runtime.
+    _sending: SendingThreads,
 }
 
 impl Engine {
@@ -77,13 +91,13 @@ impl Engine {
         let database = Database::new(database);
         let ring = Arc::new(ring);
         let cache = ConfigCache::new(database.clone(), Arc::clone(&ring));
-        let name = format!("{}:{}", std::process::id(), public_url.origin());
         let parts = (database.clone(), cache.clone(), clock.clone(), entropy);
-        let keeper = opened(parts, name, sending(&roles)).await?;
-        let due = DueHint::default();
-        let key_uses = KeyUses::default();
+        let keeper = opened(parts, &ring, &public_url, sending(&roles)).await?;
+        let threads = SendingThreads::start(keeper.sending()).context("no threads to send with")?;
+        let (due, key_uses) = (DueHint::default(), KeyUses::default());
         let (fresh_in, fresh) = mpsc::channel(limits::FRESH_EVENTS);
         let shards = Shards::new(Arc::clone(&keeper));
+        let backpressure = Backpressure::default();
         let (acceptor, batcher) = Acceptor::new(AcceptorParts {
             database: database.clone(),
             cache: cache.clone(),
@@ -92,6 +106,7 @@ impl Engine {
             clock: clock.clone(),
             dispatch: fresh_in,
             due: due.clone(),
+            backpressure: backpressure.clone(),
         });
         let worker = Worker::start(WorkerParts {
             database: database.clone(),
@@ -106,6 +121,8 @@ impl Engine {
             key_uses: key_uses.clone(),
             batcher,
             fresh,
+            backpressure,
+            sending: threads.handle(),
         });
         let api = ApiParts {
             database: database.clone(),
@@ -120,17 +137,18 @@ impl Engine {
             public_url: public_url.origin().to_owned(),
         };
         Ok(Self {
-            router: router(&roles, api),
+            pages: pages(&roles, api),
             keeper,
             database,
             acceptor,
             worker,
+            _sending: threads,
         })
     }
 
     /// What the listener serves.
-    pub(crate) fn router(&self) -> Router {
-        self.router.clone()
+    pub(crate) fn pages(&self) -> Pages {
+        self.pages.clone()
     }
 
     /// This node's stream, for those who ask whether it may accept and send.
@@ -138,25 +156,30 @@ impl Engine {
         Arc::clone(&self.keeper)
     }
 
-    /// Hands over what waits, lets go of the stream, closes the pools. Requests must have ended.
-    pub(crate) async fn shutdown(self) {
+    /// Hands over what waits, lets go of the stream, closes the pools, all of it by the deadline. Requests must have ended.
+    pub(crate) async fn shutdown(self, deadline: Deadline, clock: &Clock) {
         self.acceptor.stop();
-        self.worker.shutdown().await;
-        self.database.close().await;
+        self.worker.shutdown(deadline).await;
+        let left = deadline.left(limits::SHUTDOWN_CLOSE, clock.monotonic());
+        self.database.close_within(left).await;
     }
 }
 
 /// The first stream of the node.
 async fn opened(
     (database, cache, clock, entropy): (Database, ConfigCache, Clock, Entropy),
-    name: String,
+    ring: &KeyRing,
+    public_url: &PublicUrl,
     sending: Sending,
 ) -> anyhow::Result<Arc<StreamKeeper>> {
-    let keeper = StreamKeeper::new(database, cache, clock, entropy, name, sending);
+    let name = format!("{}:{}", std::process::id(), public_url.origin());
+    let keeper = StreamKeeper::new(database.clone(), cache, clock, entropy, name, sending);
     keeper
         .reopen(None)
         .await
         .context("no stream could be opened")?;
+    // Once more, now that the stream tells which keys this node has: whoever lets go of one looks at that.
+    master_key::prove_again(&database, ring, entropy.bytes()).await?;
     Ok(Arc::new(keeper))
 }
 
@@ -179,13 +202,19 @@ fn guarded(policy: EgressPolicy, extra_roots: Option<Vec<u8>>) -> Result<Egress,
 }
 
 /// The pages of this node's roles.
-fn router(roles: &BTreeSet<Role>, api: ApiParts) -> Router {
+fn pages(roles: &BTreeSet<Role>, api: ApiParts) -> Pages {
     let mut router = Router::new();
+    let mut submissions = None;
     if roles.contains(&Role::Console) {
         router = router.merge(posthorn_console::router());
     }
     if roles.contains(&Role::Api) {
-        router = router.merge(posthorn_api::router(ApiState::new(api)));
+        let state = ApiState::new(api);
+        router = router.merge(posthorn_api::router(state.clone()));
+        submissions = Some(Submissions::new(state));
     }
-    router
+    Pages {
+        router,
+        submissions,
+    }
 }

@@ -141,7 +141,7 @@ pub(crate) async fn run(cli: Cli) -> anyhow::Result<()> {
         Verb::Migrate { database } => migrate::run(&common, &database).await,
         Verb::Tenant(verb) => tenant::run(&common, verb).await,
         Verb::Key(verb) => key::run(&common, verb).await,
-        Verb::Keys(verb) => keys::run(&common, &verb),
+        Verb::Keys(verb) => keys::run(&common, verb).await,
         Verb::Openapi => openapi::run(),
         Verb::Doctor { database } => doctor::run(&common, &database).await,
         Verb::Config(verb) => config::run(&common, &verb),
@@ -162,6 +162,5 @@ mod tests {
     #[test]
     fn a_verb_that_is_not_built_is_refused() {
         assert!(Cli::try_parse_from(["posthorn", "user", "create", "a@b.test"]).is_err());
-        assert!(Cli::try_parse_from(["posthorn", "keys", "rotate"]).is_err());
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! Up: settings, listeners (a taken port fails before anything else is touched), database, schema, keys,
 //! then the parts. Probes answer from the second step on and say what is missing. Down, on SIGTERM or
-//! Ctrl-C: readiness off, stop accepting, let requests end, let the worker hand over and close its stream,
-//! then the database. A second signal leaves at once; PostgreSQL then goes on and the next start takes it
+//! Ctrl-C: readiness off; a pause, if one is set, in which all goes on, so that whoever looks at readiness sends elsewhere;
+//! stop accepting, let requests end, let the worker hand over and close its stream, then the database. From the end of the
+//! pause on all of it shares one deadline. A second signal leaves at once; PostgreSQL then goes on and the next start takes it
 //! over. Every wait has a bound.
 
 mod connections;
@@ -15,6 +16,7 @@ mod signals;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use posthorn_domain::shutdown::Deadline;
 use posthorn_store::clock::Clock;
 use posthorn_store::drive::drive;
 use posthorn_store::entropy::Entropy;
@@ -25,7 +27,7 @@ use crate::assemble::{self, Engine};
 use crate::database::Reach;
 use crate::master_keys;
 use crate::settings::environment::Environment;
-use crate::settings::{Flags, Migrate, PublicUrl, Settings};
+use crate::settings::{DatabaseSettings, Flags, Migrate, PublicUrl, Settings};
 use crate::telemetry::{self, Metrics};
 use connections::{Connections, Listener};
 use front::Front;
@@ -62,10 +64,20 @@ pub(crate) async fn serve(flags: &Flags, environment: &Environment) -> anyhow::R
         connections.serve(listener, front::metrics_alone(metrics.clone()));
     }
     let listen = main.address();
-    connections.serve(main, front.router());
+    connections.serve(main, front.served());
     tokio::spawn(metrics.keep_up(clock.clone(), stop.clone()));
 
-    let reach = Reach::open(&settings.database, environment).await?;
+    let reach = tokio::select! {
+        biased;
+        reach = Reach::open(&settings.database, environment) => reach?,
+        // A cluster of our own is not left half started.
+        () = stop.cancelled(), if matches!(settings.database, DatabaseSettings::Given { .. }) => {
+            readiness.stopping();
+            connections.drain(Deadline::begun(clock.monotonic())).await;
+            tracing::info!("stopped before the database answered");
+            return Ok(());
+        }
+    };
     tracing::info!("database {}", reach.describe());
     let node = Node {
         settings,
@@ -74,10 +86,12 @@ pub(crate) async fn serve(flags: &Flags, environment: &Environment) -> anyhow::R
         readiness,
         stop,
     };
-    let ended = node.run(listen, own, &front, &connections).await;
-    node.readiness.stopping();
-    connections.drain().await;
-    let closed = node.reach.close().await;
+    let ended = node.run(listen, own, &front).await;
+    let (engine, ended) = match ended {
+        Ok(engine) => (engine, Ok(())),
+        Err(error) => (None, Err(error)),
+    };
+    let closed = node.stop(engine, &connections).await;
     ended.and(closed)?;
     tracing::info!("stopped");
     Ok(())
@@ -93,31 +107,46 @@ struct Node {
 }
 
 impl Node {
-    /// Starts the engine, serves until the signal, and takes the engine down.
+    /// Starts the engine and serves until the signal. Answers the engine, if it got so far.
     async fn run(
         &self,
         listen: std::net::SocketAddr,
         own: Vec<std::net::SocketAddr>,
         front: &Front,
-        connections: &Connections,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Option<Engine>> {
         let engine = tokio::select! {
             engine = self.start(listen, own) => Some(engine?),
             () = self.stop.cancelled() => None,
         };
-        if let Some(engine) = engine {
-            front.open(engine.router());
+        if let Some(engine) = &engine {
+            front.open(engine.pages());
             self.readiness
                 .follow(engine.keeper(), self.settings.roles.clone());
             self.readiness.running();
             tracing::info!(address = %listen, version = env!("CARGO_PKG_VERSION"), "ready");
             self.look_after().await;
-            self.readiness.stopping();
-            tracing::info!("stopping: no new connections, what is under way is finished");
-            connections.drain().await;
-            engine.shutdown().await;
         }
-        Ok(())
+        Ok(engine)
+    }
+
+    /// Everything down. Whatever runs is finished, or given up at the deadline.
+    async fn stop(self, engine: Option<Engine>, connections: &Connections) -> anyhow::Result<()> {
+        self.readiness.stopping();
+        let pause = self.settings.shutdown_pause;
+        if engine.is_some() && !pause.is_zero() {
+            tracing::info!(?pause, "stopping: not ready any more, and still serving");
+            connections.send_away();
+            self.clock.sleep(pause).await;
+        }
+        let deadline = Deadline::begun(self.clock.monotonic());
+        if engine.is_some() {
+            tracing::info!("stopping: no new connections, what is under way is finished");
+        }
+        connections.drain(deadline).await;
+        if let Some(engine) = engine {
+            engine.shutdown(deadline, &self.clock).await;
+        }
+        self.reach.close().await
     }
 
     async fn start(

@@ -10,6 +10,7 @@ mod database;
 mod lifecycle;
 mod managed;
 mod master_keys;
+mod sending;
 mod settings;
 mod telemetry;
 
@@ -28,13 +29,17 @@ fn main() -> ExitCode {
     // One stack for TLS, to the database and to endpoints. It can only be installed already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .thread_name("posthorn")
         .enable_all()
         .build()
     {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error.into()),
     };
-    match runtime.block_on(cli::run(cli)) {
+    let ended = runtime.block_on(cli::run(cli));
+    // Not waited for: a name that nobody resolves would keep its thread, and the program with it.
+    runtime.shutdown_background();
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(&error),
     }

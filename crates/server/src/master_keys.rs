@@ -36,7 +36,7 @@ pub(crate) async fn ring(
     Ok(ring)
 }
 
-/// Proves the ring that is given, or lies beside the data, against the database; makes and changes nothing. False where there
+/// Proves the ring that is given, or lies beside the data, against the database; makes and changes nothing. `None` where there
 /// is none to prove.
 ///
 /// # Errors
@@ -45,7 +45,7 @@ pub(crate) async fn prove(
     given: Option<&SecretString>,
     data_dir: Option<&Path>,
     login: &Login,
-) -> anyhow::Result<bool> {
+) -> anyhow::Result<Option<KeyRing>> {
     let file = data_dir.map(|folder| folder.join("master.keys"));
     let ring = match (given, file) {
         (Some(text), _) => KeyRing::parse(text.expose_secret()).context("POSTHORN_MASTER_KEYS")?,
@@ -55,12 +55,12 @@ pub(crate) async fn prove(
         }
         (None, Some(path)) => {
             refuse_where_something_is_sealed(&path, login).await?;
-            return Ok(false);
+            return Ok(None);
         }
-        (None, None) => return Ok(false),
+        (None, None) => return Ok(None),
     };
     master_key::prove(login, &ring).await?;
-    Ok(true)
+    Ok(Some(ring))
 }
 
 async fn from_file(path: &Path, login: &Login, entropy: Entropy) -> anyhow::Result<KeyRing> {

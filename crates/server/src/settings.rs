@@ -18,6 +18,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use posthorn_domain::address::EgressPolicy;
@@ -59,6 +60,8 @@ pub(crate) struct Settings {
     pub(crate) pools: Pools,
     /// How long things are kept.
     pub(crate) retention: Retention,
+    /// How long a node that was told to stop goes on as before, not ready any more.
+    pub(crate) shutdown_pause: Duration,
 }
 
 /// How the program speaks about itself.

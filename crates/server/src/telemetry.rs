@@ -3,11 +3,13 @@
 //! Nothing secret is logged because nothing secret has a `Debug`; metrics have no label whose values a
 //! tenant or a caller can choose, so their number stays bounded (INV-10, INV-11).
 
+mod help;
+
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use posthorn_store::clock::Clock;
 use posthorn_store::drive::drive;
 use tokio_util::sync::CancellationToken;
@@ -18,6 +20,11 @@ use crate::settings::{LogFormat, LogSettings};
 /// Bounds of every histogram of seconds: from a fast write to a slow endpoint.
 const SECONDS: [f64; 14] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+];
+
+/// Bounds of every histogram of rows of a statement: the largest has [`posthorn_domain::limits::RECORD_ROWS`].
+const ROWS: [f64; 11] = [
+    1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0,
 ];
 
 /// How often what the recorder collected is folded, so that its memory stays flat between scrapes.
@@ -68,10 +75,12 @@ impl Metrics {
     pub(crate) fn collect() -> anyhow::Result<Self> {
         let recorder = PrometheusBuilder::new()
             .set_buckets(&SECONDS)?
+            .set_buckets_for_metric(Matcher::Suffix("_rows".to_owned()), &ROWS)?
             .build_recorder();
         let handle = recorder.handle();
         metrics::set_global_recorder(recorder)
             .map_err(|_| anyhow::anyhow!("metrics are collected already"))?;
+        help::describe();
         metrics::gauge!("posthorn_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
         Ok(Self { handle })
     }

@@ -5,6 +5,7 @@
 //! the batch is committed; where that is not known the same ids are sent again until it is. An event that its
 //! tenant submitted before, under the same key, is answered as it was then and written no second time.
 
+mod backpressure;
 mod batcher;
 mod encode;
 mod flush;
@@ -27,6 +28,7 @@ use posthorn_domain::limits;
 use posthorn_domain::metadata::Metadata;
 use tokio::sync::{mpsc, oneshot};
 
+pub use self::backpressure::Backpressure;
 pub use self::batcher::Batcher;
 use self::batcher::Queues;
 use self::flush::Row;
@@ -122,8 +124,8 @@ pub struct FreshEvent {
     pub headers: CustomHeaders,
     /// The endpoints that this node sends it to.
     pub endpoints: Vec<EndpointId>,
-    /// Those of its endpoints that are handed over, where nobody knows whether the flush that wrote the event did that: they
-    /// are brought to `pending` unless they were there.
+    /// Endpoints to hand over once more, because the outcome of the flush that was to do it is unknown. They are parked unless
+    /// `pending` has, or had, their row.
     pub handed_over: Vec<EndpointId>,
     /// Its tenant has endpoints with strict limits, which only the owners of their shards send to.
     pub has_strict: bool,
@@ -157,6 +159,8 @@ pub struct AcceptorParts {
     pub dispatch: mpsc::Sender<FreshEvent>,
     /// Rung when something was handed over to this node itself.
     pub due: DueHint,
+    /// Which endpoints are behind on this node.
+    pub backpressure: Backpressure,
 }
 
 /// The caller's side of accept. Cheap to clone.
@@ -172,6 +176,7 @@ struct Inner {
     queues: Queues,
     /// What is accepted and still in memory.
     memory: Memory,
+    backpressure: Backpressure,
     /// The batcher has lost its database: answer at once instead of queueing.
     away: Arc<AtomicBool>,
     stopping: AtomicBool,
@@ -184,7 +189,7 @@ impl Acceptor {
         let queues = Queues::default();
         let away = Arc::new(AtomicBool::new(false));
         let (cache, keeper) = (parts.cache.clone(), Arc::clone(&parts.keeper));
-        let shards = parts.shards.clone();
+        let (shards, backpressure) = (parts.shards.clone(), parts.backpressure.clone());
         let batcher = Batcher::new(parts, queues.clone(), &away);
         let inner = Inner {
             cache,
@@ -192,6 +197,7 @@ impl Acceptor {
             shards,
             queues,
             memory: Memory::default(),
+            backpressure,
             away,
             stopping: AtomicBool::new(false),
         };
@@ -227,6 +233,7 @@ impl Acceptor {
             .memory
             .take(new.tenant, new.payload.len(), endpoints.len())
             .ok_or(AcceptError::Busy)?;
+        inner.backpressure.hold(new.tenant, &endpoints).await;
         let (codec, stored) = encode::encode(&new.payload);
         let (reply, answer) = oneshot::channel();
         let id = inner.keeper.mint().ok_or(AcceptError::Unavailable)?;

@@ -13,21 +13,23 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use chrono::{DateTime, Utc};
 use posthorn_domain::api_key::Environment;
+use posthorn_domain::compat::Compat;
 use posthorn_domain::endpoint::{EndpointState, KeepResponses};
 use posthorn_domain::event_type::{EventType, EventTypePattern};
 use posthorn_domain::header::CustomHeaders;
-use posthorn_domain::id::{EndpointId, KeyId, TenantId};
+use posthorn_domain::id::{EndpointId, IdMap, KeyId, TenantId};
 use posthorn_domain::rate::RateLimit;
 use posthorn_domain::retry::RetryPolicy;
 use posthorn_domain::scope::Scope;
 use posthorn_domain::seal::KeyRing;
 use posthorn_domain::secret::SigningSecret;
+use posthorn_domain::signature_headers::SignatureHeaders;
 use posthorn_domain::url::EndpointUrl;
 use tokio::sync::Mutex;
 
 use crate::database::Database;
 
-pub(crate) use self::load::associated_data;
+pub(crate) use self::load::{associated_data, compat_data};
 
 /// A signing secret and how long it signs.
 pub struct LiveSecret {
@@ -35,6 +37,14 @@ pub struct LiveSecret {
     pub secret: SigningSecret,
     /// From here on it no longer signs; `None`: in force.
     pub retires_at: Option<DateTime<Utc>>,
+}
+
+/// What an endpoint's requests are signed with besides, or under other names.
+pub struct Signing {
+    /// The names of the headers.
+    pub headers: SignatureHeaders,
+    /// A further signature in the form of others.
+    pub compat: Option<Compat>,
 }
 
 /// One endpoint, ready to be sent to.
@@ -61,6 +71,9 @@ pub struct EndpointConfig {
     pub state: EndpointState,
     /// The secrets that sign, newest first.
     pub secrets: Vec<LiveSecret>,
+    /// What the signatures' headers are called and what signs besides; `None`: as Standard Webhooks says, and nothing, which is
+    /// so for almost all.
+    pub signing: Option<Box<Signing>>,
     /// Names the row of `endpoint_versions` that attempts refer to.
     pub config_seq: i64,
 }
@@ -122,7 +135,7 @@ pub struct TenantConfig {
     pub environment: Environment,
     /// The SHA-256 of its keys' texts, to find them again when the tenant is replaced.
     key_hashes: Vec<[u8; 32]>,
-    endpoints: HashMap<EndpointId, Arc<EndpointEntry>>,
+    endpoints: IdMap<EndpointId, Arc<EndpointEntry>>,
     /// Endpoints by the one type they name, and those with wildcards, so that an exact type scans no others.
     exact: HashMap<String, Vec<EndpointId>>,
     wild: Vec<(EventTypePattern, EndpointId)>,
@@ -169,7 +182,7 @@ impl TenantConfig {
 #[derive(Default)]
 pub struct Snapshot {
     seq: i64,
-    tenants: HashMap<TenantId, Arc<TenantConfig>>,
+    tenants: IdMap<TenantId, Arc<TenantConfig>>,
     keys: HashMap<[u8; 32], Arc<KeyRecord>>,
 }
 
@@ -226,6 +239,11 @@ impl ConfigCache {
                 loading: Mutex::new(()),
             }),
         }
+    }
+
+    /// The ids of the master keys that it opens with, the one that seals first.
+    pub(crate) fn master_keys(&self) -> Vec<String> {
+        self.inner.ring.ids().map(str::to_owned).collect()
     }
 
     /// The present snapshot.

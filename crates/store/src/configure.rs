@@ -12,10 +12,13 @@ mod key;
 mod tenant;
 
 pub use endpoint::{
-    Changes, Created, EndpointPatch, HeaderChanges, NewEndpoint, Patch, Patched, RateChanges,
-    Sealer, create_endpoint, delete_endpoint, patch_endpoint,
+    Changes, CompatChanges, Created, EndpointPatch, HeaderChanges, NewEndpoint, OpenedSecret,
+    OpenedSecrets, Patch, Patched, RateChanges, Rotated, Rotation, Sealer, create_endpoint,
+    delete_endpoint, endpoint_secrets, patch_endpoint, rotate_secret,
 };
 pub use key::{Key, NewKey, Revoked, create_key, keys, revoke_key};
+use posthorn_domain::compat::CompatError;
+use posthorn_domain::endpoint::SigningScheme;
 use posthorn_domain::header::HeaderError;
 use posthorn_domain::id::TenantId;
 use posthorn_domain::metadata::MetadataError;
@@ -49,6 +52,18 @@ pub enum ConfigureError {
     /// The rate, merged with what stays, is not valid.
     #[error("the rate limit is not valid: {0}")]
     RateLimit(#[source] RateLimitError),
+    /// The endpoint does not sign with this scheme.
+    #[error("the endpoint does not sign with {0}")]
+    SchemeUnused(SigningScheme),
+    /// The endpoint signs with more than one scheme, and it was not said which one is meant.
+    #[error("the endpoint signs with v1 and v1a: say which secret is to be changed")]
+    SchemeMissing,
+    /// As many old secrets sign for the endpoint as may.
+    #[error("too many old secrets still sign")]
+    TooManyOldSecrets,
+    /// The form of others, merged with what stays, is not valid.
+    #[error("the compatibility scheme is not valid: {0}")]
+    Compat(#[from] CompatError),
     /// A secret could not be sealed, or what is sealed could not be opened.
     #[error("the master keys do not serve: {0}")]
     Seal(#[from] posthorn_domain::seal::SealError),

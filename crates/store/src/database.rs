@@ -5,6 +5,8 @@
 //! the moment they connect (an autocommit flush cannot `SET LOCAL`); a tenant's work has its own pool, and
 //! each of its transactions begins by taking the role `posthorn_tenant` and naming the tenant.
 
+mod answered;
+mod bounded;
 mod pool;
 
 use std::time::Duration;
@@ -16,6 +18,8 @@ use sqlx::{
     Transaction,
 };
 
+pub use self::answered::{answered, unanswered};
+pub(crate) use self::bounded::{Bounded, BoundedConnection, BoundedTransaction};
 use self::pool::pool;
 use crate::scope::TenantScope;
 
@@ -108,26 +112,42 @@ impl Database {
         Ok(tx)
     }
 
-    /// The engine's pool. Connections act as `posthorn_system`.
-    pub(crate) fn system(&self) -> &PgPool {
-        &self.system
+    /// For one statement from the engine's pool. Connections act as `posthorn_system`.
+    pub(crate) fn system(&self) -> Bounded<'_> {
+        Bounded::Pool(&self.system)
     }
 
-    /// The lease's own connection, acting as `posthorn_system`: whatever else is going on, a lease is renewed in time.
-    pub(crate) fn lease(&self) -> &PgPool {
-        &self.lease
+    /// Begins a transaction of the engine, for steps that are bounded as a whole.
+    pub(crate) async fn system_tx(&self) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
+        self.system.begin().await
+    }
+
+    /// For one statement on the lease's own connection, acting as `posthorn_system`: whatever else is going on, a lease is
+    /// renewed in time.
+    pub(crate) fn lease(&self) -> Bounded<'_> {
+        Bounded::Pool(&self.lease)
+    }
+
+    /// Begins a transaction on that connection, for steps that are bounded as a whole.
+    pub(crate) async fn lease_tx(&self) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
+        self.lease.begin().await
     }
 
     /// For looking through `pending` by the clock: whatever else is going on, what is due is found in time.
-    pub(crate) fn scans(&self) -> &PgPool {
-        &self.scans
+    pub(crate) fn scans(&self) -> Bounded<'_> {
+        Bounded::Pool(&self.scans)
     }
 
-    /// A connection outside the pools, acting as `posthorn_system`: the batcher's, the recorder's, the sender's own.
+    /// A connection outside the pools, acting as `posthorn_system`, for long work of many statements: recovery's and
+    /// housekeeping's own.
+    pub(crate) async fn dedicated_bounded(&self) -> Result<BoundedConnection, sqlx::Error> {
+        self.dedicated().await.map(BoundedConnection::new)
+    }
+
+    /// A connection outside the pools, acting as `posthorn_system`: the batcher's, the recorder's, the sender's own, who bound
+    /// each of their steps as a whole.
     pub(crate) async fn dedicated(&self) -> Result<PgConnection, sqlx::Error> {
-        tokio::time::timeout(limits::DATABASE_WAIT, self.enter_dedicated())
-            .await
-            .map_err(|_| sqlx::Error::PoolTimedOut)?
+        answered(limits::DATABASE_WAIT, self.enter_dedicated()).await
     }
 
     async fn enter_dedicated(&self) -> Result<PgConnection, sqlx::Error> {
@@ -157,26 +177,47 @@ impl Database {
         connection.ping().await
     }
 
-    /// Closes the pools, letting statements under way end.
+    /// Closes the pools, letting statements under way end; not those that nobody answers.
     pub async fn close(&self) {
-        self.system.close().await;
-        self.lease.close().await;
-        self.scans.close().await;
-        self.tenant.close().await;
+        self.close_within(limits::SHUTDOWN_CLOSE.longest).await;
+    }
+
+    /// The same in so long a time.
+    pub async fn close_within(&self, time: Duration) {
+        let closing = async {
+            tokio::join!(
+                self.system.close(),
+                self.lease.close(),
+                self.scans.close(),
+                self.tenant.close()
+            )
+        };
+        if tokio::time::timeout(time, closing).await.is_err() {
+            tracing::warn!(
+                "connections to the database that were still in use were left as they are"
+            );
+        }
     }
 }
 
 /// Bounds what a statement may wait for, whatever the cluster's own settings (INV-11).
 fn bounded(connect: PgConnectOptions) -> PgConnectOptions {
     let milliseconds = |time: Duration| format!("{}ms", time.as_millis());
+    let seconds = |time: Duration| format!("{}s", time.as_secs());
     connect
         .application_name("posthorn")
         .options([
             ("statement_timeout", milliseconds(limits::STATEMENT_TIMEOUT)),
             ("lock_timeout", milliseconds(limits::LOCK_TIMEOUT)),
+            (
+                "idle_in_transaction_session_timeout",
+                milliseconds(limits::IDLE_IN_TRANSACTION),
+            ),
+            ("tcp_user_timeout", milliseconds(limits::SERVER_UNHEARD)),
+            ("tcp_keepalives_idle", seconds(limits::SERVER_KEEPALIVE)),
+            ("tcp_keepalives_interval", seconds(limits::SERVER_KEEPALIVE)),
         ])
         .options([
-            ("idle_in_transaction_session_timeout", "30s"),
             // What each statement relies on to see, whatever the database's own default is.
             ("default_transaction_isolation", "read committed"),
             ("timezone", "UTC"),

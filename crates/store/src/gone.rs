@@ -19,7 +19,7 @@ pub async fn disable(
     config_seq: i64,
     cause: StateCause,
 ) -> Result<bool, sqlx::Error> {
-    let mut tx = database.system().begin().await?;
+    let mut tx = database.system_tx().await?;
     // Changes of configuration take this row last of all, so the endpoint's own comes first here, too.
     let found = sqlx::query!(
         "SELECT url, header_names, retry_policy FROM endpoints

@@ -27,9 +27,8 @@ mod remove;
 mod trim;
 
 use posthorn_domain::limits;
-use sqlx::PgConnection;
 
-use crate::database::Database;
+use crate::database::{BoundedConnection, BoundedTransaction, Database};
 
 pub use self::floor::Floor;
 pub use self::keep::Kept;
@@ -100,7 +99,7 @@ pub async fn finished(database: &Database, holder: i64) -> Result<bool, sqlx::Er
 
 /// The steps of a round, over one connection that nothing else uses.
 pub struct Housekeeper {
-    connection: PgConnection,
+    connection: BoundedConnection,
 }
 
 impl Housekeeper {
@@ -109,14 +108,7 @@ impl Housekeeper {
     /// # Errors
     /// When no connection can be had in time.
     pub async fn connect(database: &Database) -> Result<Self, sqlx::Error> {
-        let mut connection = database.dedicated().await?;
-        // Whoever holds the gate and hangs must not keep others from recording failures.
-        sqlx::query!(
-            "SELECT set_config('idle_in_transaction_session_timeout', $1, false) AS wait",
-            format!("{}ms", limits::HOUSEKEEPING_IDLE.as_millis()),
-        )
-        .fetch_one(&mut connection)
-        .await?;
+        let connection = database.dedicated_bounded().await?;
         Ok(Self { connection })
     }
 }
@@ -129,21 +121,21 @@ impl Housekeeper {
 ///
 /// While this waits for those who are inside, the others wait behind it: no longer than [`limits::GATE_WAIT`]. Another node's
 /// housekeeping is waited for before that, where nobody waits behind.
-async fn close_gate(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+async fn close_gate(tx: &mut BoundedTransaction<'_>) -> Result<(), sqlx::Error> {
     sqlx::query!("SELECT pg_advisory_xact_lock(hashtext('posthorn_gatekeeper'))")
-        .execute(&mut *connection)
+        .execute(tx.bounded())
         .await?;
     sqlx::query!(
         "SELECT set_config('lock_timeout', $1, true) AS wait",
         format!("{}ms", limits::GATE_WAIT.as_millis()),
     )
-    .fetch_one(&mut *connection)
+    .fetch_one(tx.bounded())
     .await?;
     sqlx::query!("SELECT pg_advisory_xact_lock(hashtext('posthorn_gate'))")
-        .execute(&mut *connection)
+        .execute(tx.bounded())
         .await?;
     sqlx::query_scalar!("SELECT one FROM retention FOR UPDATE")
-        .fetch_one(connection)
+        .fetch_one(tx.bounded())
         .await?;
     Ok(())
 }

@@ -17,6 +17,7 @@ use posthorn_domain::limits;
 use posthorn_domain::seal::SealError;
 use secrecy::ExposeSecret as _;
 use sqlx::{Postgres, Transaction};
+use uuid::Uuid;
 
 use crate::configure::Sealer;
 use crate::database::Database;
@@ -59,13 +60,14 @@ pub struct KeyedRequest {
 impl KeyedRequest {
     /// What a sealed answer is bound to.
     fn associated_data(&self) -> Vec<u8> {
-        let mut bound = self.scope.tenant().uuid().as_bytes().to_vec();
-        bound.extend_from_slice(self.route.as_bytes());
-        // No route has a NUL, so no two pairs of route and key read the same.
-        bound.push(0);
-        bound.extend_from_slice(self.key.as_str().as_bytes());
-        bound
+        bound_to(self.scope.tenant().uuid(), &self.route, self.key.as_str())
     }
+}
+
+/// What a kept answer is bound to.
+pub(crate) fn bound_to(tenant: Uuid, route: &str, key: &str) -> Vec<u8> {
+    // No route has a NUL, so no two pairs of route and key read the same.
+    [tenant.as_bytes(), route.as_bytes(), b"\0", key.as_bytes()].concat()
 }
 
 /// An answer as it was given. It may hold a secret.

@@ -7,6 +7,7 @@
 use chrono::{DateTime, Utc};
 use posthorn_domain::id::{EventId, NodeId};
 use posthorn_domain::limits;
+use sqlx::{Postgres, Transaction};
 
 use crate::database::Database;
 use crate::stream::Sending;
@@ -37,7 +38,7 @@ pub async fn database_time(database: &Database) -> Result<DateTime<Utc>, sqlx::E
         .await
 }
 
-/// Opens a stream with its first lease and watermark.
+/// Opens a stream with its first lease and watermark, and tells which master keys its node has, the one that seals first.
 ///
 /// # Errors
 /// When the database does not answer.
@@ -48,17 +49,19 @@ pub async fn open(
     name: &str,
     watermark: EventId,
     sending: Sending,
+    master_keys: &[String],
 ) -> Result<(), sqlx::Error> {
-    let mut tx = database.lease().begin().await?;
+    let mut tx = database.lease_tx().await?;
     sqlx::query!(
-        "INSERT INTO nodes (stream, node, name, state, lease_until, watermark, sends)
-         VALUES ($1, $2, $3, 'open', clock_timestamp() + make_interval(secs => $4), $5, $6)",
+        "INSERT INTO nodes (stream, node, name, state, lease_until, watermark, sends, master_keys)
+         VALUES ($1, $2, $3, 'open', clock_timestamp() + make_interval(secs => $4), $5, $6, $7)",
         stream,
         node.uuid(),
         name,
         limits::LEASE_TTL.as_secs_f64(),
         watermark.uuid(),
         sending == Sending::Here,
+        master_keys,
     )
     .execute(&mut *tx)
     .await?;
@@ -111,10 +114,8 @@ pub async fn renew(
 /// When the database does not answer, or a flush held the fence for longer than the lock timeout; tried
 /// again at the next renewal.
 pub async fn close_lapsed(database: &Database, stream: i64) -> Result<bool, sqlx::Error> {
-    let mut tx = database.lease().begin().await?;
-    sqlx::query!("SET LOCAL lock_timeout = '1s'")
-        .execute(&mut *tx)
-        .await?;
+    let mut tx = database.lease_tx().await?;
+    give_way(&mut tx).await?;
     let closed = sqlx::query!(
         "UPDATE nodes SET state = 'closed' WHERE stream = $1 AND state = 'open' AND lease_until < clock_timestamp()",
         stream,
@@ -141,6 +142,17 @@ pub async fn close_lapsed(database: &Database, stream: i64) -> Result<bool, sqlx
     Ok(true)
 }
 
+/// What is asked for beside a renewal must not keep the next one waiting: a lock that another holds is left to it.
+pub(crate) async fn give_way(tx: &mut Transaction<'_, Postgres>) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "SELECT set_config('lock_timeout', $1, true) AS wait",
+        format!("{}ms", limits::SHARING_LOCK_WAIT.as_millis()),
+    )
+    .fetch_one(&mut **tx)
+    .await?;
+    Ok(())
+}
+
 /// Closes this node's own stream in an orderly way: as recovered when nothing is open, else to be adopted.
 ///
 /// # Errors
@@ -152,7 +164,7 @@ pub async fn leave(
     nothing_open: bool,
 ) -> Result<(), sqlx::Error> {
     let state = if nothing_open { "recovered" } else { "closed" };
-    let mut tx = database.lease().begin().await?;
+    let mut tx = database.lease_tx().await?;
     // First the node's row, then its lanes', as whoever closes a lapsed stream does.
     sqlx::query!(
         "UPDATE nodes SET state = $2, watermark = GREATEST(watermark, $3) WHERE stream = $1 AND state = 'open'",

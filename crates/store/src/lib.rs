@@ -36,6 +36,7 @@ pub mod read;
 pub mod record;
 pub mod recover;
 pub mod replay;
+pub mod reseal;
 pub mod scope;
 pub mod shards;
 pub mod stream;

@@ -4,7 +4,9 @@
 //! start, with a clear word, and not at the first delivery. It proves the ring, and protects nothing.
 
 use posthorn_domain::seal::{KeyRing, SealError};
+use sqlx::PgConnection;
 
+use crate::database::Database;
 use crate::migrate::{Login, MigrateError};
 
 /// What is sealed: nothing secret.
@@ -66,8 +68,29 @@ pub async fn known(login: &Login) -> Result<Vec<String>, MasterKeyError> {
 /// When a key is missing from the ring or is another than the one that sealed.
 pub async fn prove(login: &Login, ring: &KeyRing) -> Result<(), MasterKeyError> {
     let mut connection = login.connect_as_system().await?;
+    prove_on(&mut connection, ring).await
+}
+
+/// As [`probe`], for a node whose stream is open by now: from then on whoever makes a key the first one, or lets go of one
+/// ([`crate::reseal`]), sees which keys it has; what was done before it sees here.
+///
+/// # Errors
+/// As [`prove`].
+pub async fn prove_again(
+    database: &Database,
+    ring: &KeyRing,
+    nonce: [u8; 12],
+) -> Result<(), MasterKeyError> {
+    let mut tx = database.system_tx().await?;
+    prove_on(&mut tx, ring).await?;
+    remember(&mut tx, ring, nonce).await?;
+    tx.commit().await?;
+    Ok(())
+}
+
+async fn prove_on(connection: &mut PgConnection, ring: &KeyRing) -> Result<(), MasterKeyError> {
     let rows = sqlx::query!("SELECT key_id, sealed FROM master_key_probe ORDER BY key_id")
-        .fetch_all(&mut connection)
+        .fetch_all(connection)
         .await?;
     rows.iter()
         .try_for_each(|row| opens(ring, &row.key_id, &row.sealed))
@@ -80,13 +103,22 @@ pub async fn prove(login: &Login, ring: &KeyRing) -> Result<(), MasterKeyError> 
 pub async fn probe(login: &Login, ring: &KeyRing, nonce: [u8; 12]) -> Result<(), MasterKeyError> {
     prove(login, ring).await?;
     let mut connection = login.connect_as_system().await?;
+    remember(&mut connection, ring, nonce).await
+}
+
+/// Remembers the ring's first key where it is new here.
+pub(crate) async fn remember(
+    connection: &mut PgConnection,
+    ring: &KeyRing,
+    nonce: [u8; 12],
+) -> Result<(), MasterKeyError> {
     let sealed = ring.seal(KNOWN_TEXT, BOUND_TO, nonce)?;
     sqlx::query!(
         "INSERT INTO master_key_probe (key_id, sealed) VALUES ($1, $2) ON CONFLICT (key_id) DO NOTHING",
         sealed.key_id,
         sealed.bytes,
     )
-    .execute(&mut connection)
+    .execute(connection)
     .await?;
     Ok(())
 }

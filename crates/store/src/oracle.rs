@@ -16,7 +16,7 @@ use crate::database::Database;
 /// # Errors
 /// When the database does not answer.
 pub async fn lost(database: &Database, limit: i64) -> Result<Vec<DeliveryId>, sqlx::Error> {
-    let mut tx = database.system().begin().await?;
+    let mut tx = database.system_tx().await?;
     // Asked by hand, of however large a log.
     sqlx::query!("SET LOCAL statement_timeout = '10min'")
         .execute(&mut *tx)

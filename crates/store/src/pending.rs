@@ -17,7 +17,7 @@ use crate::record::DeliveryKey;
 
 pub use self::load::{Load, Loaded, PendingReader};
 pub use self::sweep::{
-    Parked, ParkedEndpoint, SweptFrom, bury, cancel, expire, parked, parked_endpoints,
+    Listed, Parked, ParkedEndpoint, SweptFrom, bury, cancel, expire, parked, parked_endpoints,
 };
 
 /// A pending row that is to be sent.
@@ -128,15 +128,14 @@ pub async fn park_due(
 ) -> Result<u64, sqlx::Error> {
     let sending: Vec<_> = sending.iter().map(|event| event.uuid()).collect();
     let parked = sqlx::query!(
-        "WITH rest AS MATERIALIZED (
-             SELECT event_id FROM pending
-             WHERE shard = $5 AND tenant_id = $1 AND endpoint_id = $2 AND due <= now() AND event_id <> ALL ($4)
-             ORDER BY due
-             LIMIT $6
-         )
-         UPDATE pending AS p SET due = NULL, why = CASE WHEN why = 'replay' THEN why ELSE $3 END
-         FROM rest
-         WHERE p.tenant_id = $1 AND p.endpoint_id = $2 AND p.event_id = rest.event_id AND p.due <= now()",
+        // By their places, as all that changes many rows of an endpoint: see `sweep`.
+        "UPDATE pending AS p SET due = NULL, why = CASE WHEN why = 'replay' THEN why ELSE $3 END
+         WHERE p.ctid = ANY (ARRAY(
+                   SELECT ctid FROM pending
+                   WHERE shard = $5 AND tenant_id = $1 AND endpoint_id = $2 AND due <= now() AND event_id <> ALL ($4)
+                   ORDER BY due
+                   LIMIT $6
+                   FOR UPDATE))",
         tenant.uuid(),
         endpoint.uuid(),
         why.as_str(),

@@ -23,7 +23,9 @@ pub use dead_letters::{DeadLetter, DeadLetterFilter, DeadLetterKey, dead_letter,
 pub(crate) use deliveries::delivery_in;
 pub use deliveries::{Delivery, deliveries, delivery};
 pub use endpoints::{Endpoint, EndpointRef, endpoint, endpoints};
-pub(crate) use endpoints::{EndpointRow, endpoint_for_update, rate_limit};
+pub(crate) use endpoints::{
+    EndpointRow, compat_form, endpoint_for_update, find_endpoint, rate_limit,
+};
 pub use events::{Event, EventFilter, EventPayload, event, events, payload};
 pub(crate) use health::add_health;
 pub use health::{EndpointHealth, HealthStatus};

@@ -4,19 +4,22 @@
 //! of CTEs a delete cannot see what its sibling inserted). The attempt's row is the gate: only facts whose
 //! row this transaction inserted have consequences, so that a batch that is sent again after an unknown
 //! outcome changes nothing. Every change of `pending` is a compare-and-set on the attempt's own number (INV-5).
+//!
+//! A transaction waits for rows that another one holds, but not for long: whoever holds them may stand still, and other tenants'
+//! results are in the same batch (INV-13).
 
 mod apply;
 mod fact;
 
 use posthorn_domain::limits;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
-use sqlx::{Connection as _, PgConnection};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 
 use self::apply::Sending;
 pub use self::fact::{
     Attempt, AttemptError, Consequence, DeliveryKey, Fact, KeptResponse, Parked, Retry, Source,
 };
-use crate::database::Database;
+use crate::database::{Database, answered};
 
 /// Why a batch is not on record.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +27,10 @@ pub enum RecordError {
     /// Nothing was recorded, and the fault is in a row's data: each alone will tell which.
     #[error("the database refused a result")]
     Refused(#[source] sqlx::Error),
+    /// Nothing was recorded, for another transaction holds rows that some of the facts are about, or the gate of retention: the
+    /// others alone will go on record.
+    #[error("another transaction holds what results are about")]
+    Locked(#[source] sqlx::Error),
     /// It may have been recorded: to be sent again, unchanged, on a new connection.
     #[error("the database did not confirm")]
     Unknown(#[source] sqlx::Error),
@@ -34,26 +41,41 @@ impl RecordError {
         let refusal = error
             .as_database_error()
             .and_then(|e| e.try_downcast_ref::<PgDatabaseError>());
+        let refusal = refusal
+            .filter(|refusal| !matches!(refusal.severity(), PgSeverity::Fatal | PgSeverity::Panic));
         let data = refusal.is_some_and(|refusal| {
-            let fatal = matches!(refusal.severity(), PgSeverity::Fatal | PgSeverity::Panic);
-            !fatal
-                && !is_missing_leaf(refusal)
+            !is_missing_leaf(refusal)
                 && ["22", "23", "54"]
                     .iter()
                     .any(|class| refusal.code().starts_with(class))
         });
         if data {
             Self::Refused(error)
+        } else if refusal.is_some_and(|refusal| refusal.code() == LOCKED) {
+            Self::Locked(error)
         } else {
             Self::Unknown(error)
         }
     }
 }
 
+/// SQLSTATE `lock_not_available`.
+const LOCKED: &str = "55P03";
+
+/// How long a batch waits for what another transaction holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockWait {
+    /// As long as its writer does: it is most often free soon.
+    Some,
+    /// [`limits::RECORD_LOCK_WAIT_AGAIN`]: it was held a moment ago.
+    Hardly,
+}
+
 /// The recorder's side of the database: one connection of its own.
 pub struct RecordWriter {
     database: Database,
     connection: Option<PgConnection>,
+    impatient: bool,
 }
 
 impl RecordWriter {
@@ -63,6 +85,18 @@ impl RecordWriter {
         Self {
             database,
             connection: None,
+            impatient: false,
+        }
+    }
+
+    /// A writer that waits for what another transaction holds for [`limits::RECORD_LOCK_WAIT`] at most, and no longer for
+    /// [`limits::LOCK_TIMEOUT`]: for batches of many tenants' results.
+    #[must_use]
+    pub fn impatient(self) -> Self {
+        Self {
+            impatient: true,
+            connection: None,
+            ..self
         }
     }
 
@@ -77,9 +111,21 @@ impl RecordWriter {
     /// # Errors
     /// [`RecordError`]; after `Unknown` the next call uses a new connection.
     pub async fn record(&mut self, facts: &[Fact]) -> Result<(), RecordError> {
-        let outcome = tokio::time::timeout(limits::FLUSH_WAIT, self.first_or_again(facts))
+        self.record_waiting(facts, LockWait::Some).await
+    }
+
+    /// The same, and says for how long locks are waited for.
+    ///
+    /// # Errors
+    /// As above.
+    pub async fn record_waiting(
+        &mut self,
+        facts: &[Fact],
+        wait: LockWait,
+    ) -> Result<(), RecordError> {
+        let recording = self.first_or_again(facts, wait);
+        let outcome = answered(limits::FLUSH_WAIT, recording)
             .await
-            .unwrap_or(Err(sqlx::Error::PoolTimedOut))
             .map_err(RecordError::of);
         if matches!(outcome, Err(RecordError::Unknown(_))) {
             self.connection = None;
@@ -89,12 +135,12 @@ impl RecordWriter {
 
     /// Only a batch that is on record already, whole or in part, meets rows with its ids: then nothing of the first
     /// transaction stands, and the second leaves those rows as they are.
-    async fn first_or_again(&mut self, facts: &[Fact]) -> Result<(), sqlx::Error> {
-        match self.in_one_transaction(facts, Sending::First).await {
+    async fn first_or_again(&mut self, facts: &[Fact], wait: LockWait) -> Result<(), sqlx::Error> {
+        match self.in_one_transaction(facts, Sending::First, wait).await {
             Err(error) if is_there_already(&error) => {
-                self.in_one_transaction(facts, Sending::Again).await
+                self.in_one_transaction(facts, Sending::Again, wait).await
             }
-            Err(error) if has_no_leaf(&error) => self.without_those_gone(facts, error).await,
+            Err(error) if has_no_leaf(&error) => self.without_those_gone(facts, error, wait).await,
             outcome => outcome,
         }
     }
@@ -106,6 +152,7 @@ impl RecordWriter {
         &mut self,
         facts: &[Fact],
         error: sqlx::Error,
+        wait: LockWait,
     ) -> Result<(), sqlx::Error> {
         let Some(connection) = self.connection.as_mut() else {
             return Err(error);
@@ -133,21 +180,37 @@ impl RecordWriter {
             .filter(|fact| !gone.contains(&fact.key().event.uuid()))
             .cloned()
             .collect();
-        self.in_one_transaction(&left, Sending::Again).await
+        self.in_one_transaction(&left, Sending::Again, wait).await
     }
 
     async fn in_one_transaction(
         &mut self,
         facts: &[Fact],
         sending: Sending,
+        wait: LockWait,
     ) -> Result<(), sqlx::Error> {
         if self.connection.is_none() {
-            self.connection = Some(self.database.dedicated().await?);
+            let mut connection = self.database.dedicated().await?;
+            if self.impatient {
+                // Once, and not in each transaction, for the sake of those that meet no lock.
+                let wait = limits::RECORD_LOCK_WAIT.as_millis();
+                let wait = format!("SET lock_timeout = '{wait}ms'");
+                connection.execute(AssertSqlSafe(wait)).await?;
+            }
+            self.connection = Some(connection);
         }
         let Some(connection) = self.connection.as_mut() else {
             return Err(sqlx::Error::PoolClosed);
         };
         let mut tx = connection.begin().await?;
+        if wait == LockWait::Hardly {
+            sqlx::query!(
+                "SELECT set_config('lock_timeout', $1, true) AS wait",
+                format!("{}ms", limits::RECORD_LOCK_WAIT_AGAIN.as_millis()),
+            )
+            .fetch_one(&mut *tx)
+            .await?;
+        }
         apply::attempts_and_consequences(&mut tx, facts, sending).await?;
         apply::parked(&mut tx, facts).await?;
         tx.commit().await

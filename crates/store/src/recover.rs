@@ -14,11 +14,10 @@ mod width;
 use chrono::{DateTime, Utc};
 use posthorn_domain::id::EventId;
 use posthorn_domain::limits;
-use sqlx::PgConnection;
 use uuid::Uuid;
 
 use self::width::{Seen, Width};
-use crate::database::Database;
+use crate::database::{BoundedConnection, Database};
 
 /// Writes what is open of a closed stream into `pending`, then marks it recovered. Answers the rows written.
 ///
@@ -37,7 +36,7 @@ pub async fn recover(database: &Database, stream: i64) -> Result<u64, sqlx::Erro
 
 /// A recovery under way, over one connection that nothing else uses.
 pub struct Recoverer {
-    connection: PgConnection,
+    connection: BoundedConnection,
     stream: i64,
     /// Everything at or below it is resolved or pending.
     watermark: EventId,
@@ -63,12 +62,12 @@ impl Recoverer {
     /// # Errors
     /// When the database does not answer.
     pub async fn begin(database: &Database, stream: i64) -> Result<Option<Self>, sqlx::Error> {
-        let mut connection = database.dedicated().await?;
+        let mut connection = database.dedicated_bounded().await?;
         let found = sqlx::query!(
             r#"SELECT watermark, lease_until, now() AS "now!" FROM nodes WHERE stream = $1 AND state = 'closed'"#,
             stream,
         )
-        .fetch_optional(&mut connection)
+        .fetch_optional(connection.bounded())
         .await?;
         Ok(found.map(|found| {
             let watermark = EventId::from_uuid(found.watermark);
@@ -135,7 +134,7 @@ impl Recoverer {
             to.uuid(),
             limits::RECOVER_EVENTS + 1,
         )
-        .fetch_one(&mut self.connection)
+        .fetch_one(self.connection.bounded())
         .await
     }
 
@@ -146,7 +145,7 @@ impl Recoverer {
             self.stream,
             to.uuid(),
         )
-        .execute(&mut self.connection)
+        .execute(self.connection.bounded())
         .await?;
         Ok(())
     }
@@ -190,24 +189,24 @@ impl Recoverer {
             self.watermark.uuid(),
             to.uuid(),
         )
-        .execute(&mut self.connection)
+        .execute(self.connection.bounded())
         .await?;
         Ok(written.rows_affected())
     }
 
     async fn mark(&mut self) -> Result<(), sqlx::Error> {
-        let mut tx = sqlx::Connection::begin(&mut self.connection).await?;
+        let mut tx = self.connection.begin().await?;
         sqlx::query!(
             "UPDATE nodes SET state = 'recovered' WHERE stream = $1 AND state = 'closed'",
             self.stream
         )
-        .execute(&mut *tx)
+        .execute(tx.bounded())
         .await?;
         sqlx::query!(
             "UPDATE shards SET owner = NULL WHERE owner = $1",
             self.stream
         )
-        .execute(&mut *tx)
+        .execute(tx.bounded())
         .await?;
         tx.commit().await
     }

@@ -18,6 +18,7 @@ use sqlx::{Postgres, Transaction};
 
 use crate::clock::Clock;
 use crate::database::Database;
+use crate::lease::give_way;
 use crate::stream::{Sending, StreamKeeper};
 
 /// The shards that this node owns. Cheap to clone.
@@ -147,13 +148,15 @@ impl Look {
 /// Takes free shards up to the stream's part; answers what it owns then.
 ///
 /// # Errors
-/// When the database does not answer.
+/// When the database does not answer, or another node was taking some for longer than [`limits::SHARING_LOCK_WAIT`]; tried again
+/// at the next renewal.
 pub async fn take(database: &Database, stream: i64) -> Result<Share, sqlx::Error> {
-    let mut tx = database.lease().begin().await?;
+    let mut tx = database.lease_tx().await?;
     let found = look(&mut tx, stream).await?;
     let free = found.free;
     let mut share = found.share();
     if free && share.owned.len() < share.part {
+        give_way(&mut tx).await?;
         // One node at a time, each with a fresh look: an update that waited for another's would not ask again whether the
         // new owner lives, and take the shards from it while it believes that it has them.
         sqlx::query!("SELECT pg_advisory_xact_lock(hashtext('posthorn_claim_shards'))")

@@ -364,6 +364,7 @@ impl StreamKeeper {
             &self.name,
             watermark,
             sending,
+            &self.cache.master_keys(),
         )
         .await?;
         let stream = Arc::new(Stream::opened(id, carried.taken(), at));

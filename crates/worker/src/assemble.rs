@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use posthorn_domain::limits::{self, LONG_STEP, STEP};
 use posthorn_domain::retention::Retention;
+use posthorn_domain::shutdown::{Deadline, Share};
 use posthorn_egress::Egress;
-use posthorn_store::accept::{Batcher, FreshEvent};
+use posthorn_store::accept::{Backpressure, Batcher, FreshEvent};
 use posthorn_store::clock::Clock;
 use posthorn_store::configuration::ConfigCache;
-use posthorn_store::database::{Database, DatabaseError};
+use posthorn_store::database::{Database, DatabaseError, answered};
 use posthorn_store::drive::drive;
 use posthorn_store::due::DueHint;
 use posthorn_store::entropy::Entropy;
@@ -20,8 +21,9 @@ use posthorn_store::lease;
 use posthorn_store::record::RecordWriter;
 use posthorn_store::shards::Shards;
 use posthorn_store::stream::{Sending, StreamKeeper};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::alarm::Alarm;
@@ -64,6 +66,11 @@ pub struct WorkerParts {
     pub batcher: Batcher,
     /// What the batcher has made durable.
     pub fresh: mpsc::Receiver<FreshEvent>,
+    /// What the accept side is told of endpoints that are behind.
+    pub backpressure: Backpressure,
+    /// Where deliveries run, with everything that moves them. The loop of the accept side, and the lease that both sides need,
+    /// run where [`Worker::start`] is called: a burst of deliveries must not keep them waiting (INV-13).
+    pub sending: Handle,
 }
 
 /// The running engine.
@@ -83,31 +90,49 @@ pub struct Worker {
 
 /// A task and the token that ends it.
 struct Loop {
+    name: &'static str,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
 impl Loop {
     fn spawn<F: Future<Output = ()> + Send + 'static>(
+        name: &'static str,
+        on: &Handle,
         run: impl FnOnce(CancellationToken) -> F,
     ) -> Self {
         let stop = CancellationToken::new();
         Self {
-            task: tokio::spawn(run(stop.clone())),
+            name,
+            task: on.spawn(run(stop.clone())),
             stop,
         }
     }
 
-    async fn end(self) {
+    /// Ends it, in order or, when it has had so long, where it stands.
+    async fn end(mut self, within: Duration) {
         self.stop.cancel();
-        if let Err(error) = self.task.await {
-            tracing::error!(%error, "a loop of the engine ended by itself");
+        match tokio::time::timeout(within, &mut self.task).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::error!(%error, part = self.name, "a loop of the engine ended by itself");
+            }
+            Err(_) => {
+                self.task.abort();
+                tracing::warn!(
+                    part = self.name,
+                    "cut short, for the node stops; what it leaves open is recovery's"
+                );
+            }
         }
     }
 }
 
 impl Worker {
     /// Starts all loops.
+    ///
+    /// # Panics
+    /// Outside of a runtime.
     #[must_use]
     pub fn start(parts: WorkerParts) -> Self {
         let WorkerParts {
@@ -120,9 +145,12 @@ impl Worker {
             egress,
             batcher,
             fresh,
+            backpressure,
+            sending,
             ..
         } = parts;
         let health = HealthCache::new(database.clone());
+        let writer = RecordWriter::new(database.clone());
         let circuits = Arc::new(Circuits::new(CircuitParts {
             database: database.clone(),
             cache: cache.clone(),
@@ -132,8 +160,7 @@ impl Worker {
             entropy,
         }));
         let known = (cache.clone(), Arc::clone(&circuits));
-        let dispatcher = Arc::new(dispatcher(known, &keeper, &shards, &clock));
-        let writer = RecordWriter::new(database.clone());
+        let dispatcher = Arc::new(dispatcher(known, backpressure, &keeper, &shards, &clock));
         let (recorder, recording) = Recorder::new(writer, Arc::clone(&dispatcher), clock.clone());
         let (loader, loading) = Loader::new(database.clone());
         let sender = Arc::new(Sender::new(SenderParts {
@@ -161,13 +188,15 @@ impl Worker {
             key_uses: parts.key_uses,
             shards: shards.clone(),
             retention: parts.retention,
+            sending: sending.clone(),
         };
-        let running = Arc::clone(&dispatcher);
+        let (running, here) = (Arc::clone(&dispatcher), Handle::current());
+        let dispatch = |stop| running.run(sender, recorder, fresh, stop);
         Self {
-            batcher: Loop::spawn(|stop| batcher.run(stop)),
-            dispatch: Loop::spawn(|stop| running.run(sender, recorder, fresh, stop)),
-            record: Loop::spawn(|stop| recording.run(stop)),
-            load: Loop::spawn(|stop| loading.run(stop)),
+            batcher: Loop::spawn("flush", &here, |stop| batcher.run(stop)),
+            dispatch: Loop::spawn("dispatch", &sending, dispatch),
+            record: Loop::spawn("record", &sending, |_| recording.run()),
+            load: Loop::spawn("load", &sending, |stop| loading.run(stop)),
             timers: timers.start(),
             database,
             keeper,
@@ -187,18 +216,28 @@ impl Worker {
     /// Ends in order: shards are given back as soon as nothing of theirs is under way, what is queued is flushed, what is
     /// not being sent goes to `pending`, what is out is awaited and recorded, and the stream is closed: as recovered only if
     /// nothing is open. Nobody may submit any more.
-    pub async fn shutdown(self) {
+    ///
+    /// All of it ends by the deadline, each stage by its share: what hangs is cut, and what it had in hand stays open.
+    pub async fn shutdown(self, deadline: Deadline) {
+        let clock = self.clock.clone();
+        let left = |share: Share| deadline.left(share, clock.monotonic());
         self.shards.leave();
-        self.batcher.end().await;
-        self.dispatch.end().await;
-        self.load.end().await;
-        self.record.end().await;
+        self.batcher.end(left(limits::SHUTDOWN_FLUSH)).await;
+        self.dispatch.stop.cancel();
+        // Rows of `pending` that are not read yet stay there, and are not waited for.
+        self.load.task.abort();
+        self.dispatch.end(left(limits::SHUTDOWN_REQUESTS)).await;
+        self.record.end(left(limits::SHUTDOWN_RECORD)).await;
         for timer in &self.timers {
             timer.stop.cancel();
         }
-        for timer in self.timers {
-            timer.end().await;
-        }
+        let steps = left(limits::SHUTDOWN_STEPS);
+        let timers: JoinSet<()> = self
+            .timers
+            .into_iter()
+            .map(|timer| timer.end(steps))
+            .collect();
+        timers.join_all().await;
         self.keeper.retire();
         let Some(stream) = self.keeper.present() else {
             return;
@@ -208,10 +247,7 @@ impl Worker {
             .open()
             .watermark(self.clock.now(), self.entropy.bytes());
         let leaving = lease::leave(&self.database, stream.id(), watermark, nothing_open);
-        let left: Result<(), DatabaseError> = tokio::time::timeout(STEP, leaving)
-            .await
-            .unwrap_or(Err(DatabaseError::PoolTimedOut));
-        match left {
+        match answered(left(limits::SHUTDOWN_LEAVE), leaving).await {
             Ok(()) => tracing::info!(stream = stream.id(), nothing_open, "left the stream"),
             Err(error) => {
                 tracing::warn!(%error, "the stream could not be left in order; another node will adopt it");
@@ -222,12 +258,13 @@ impl Worker {
 
 fn dispatcher(
     (cache, circuits): (ConfigCache, Arc<Circuits>),
+    backpressure: Backpressure,
     keeper: &Arc<StreamKeeper>,
     shards: &Shards,
     clock: &Clock,
 ) -> Dispatcher {
     let (keeper, shards) = (Arc::clone(keeper), shards.clone());
-    Dispatcher::new(clock.clone(), cache, circuits, keeper, shards)
+    Dispatcher::new(clock.clone(), cache, circuits, keeper, shards, backpressure)
 }
 
 /// What the loops by the clock are made from.
@@ -244,22 +281,28 @@ struct Timers {
     key_uses: KeyUses,
     shards: Shards,
     retention: Retention,
+    sending: Handle,
 }
 
 impl Timers {
     /// The loops of the node's roles: one that does not send looks for nothing to send, and leaves recovery to those that do.
     fn start(self) -> Vec<Loop> {
-        let driver = Driver {
+        let here = Driver {
+            runtime: Handle::current(),
             clock: self.clock.clone(),
             stalls: Stalls::default(),
         };
-        let mut loops = vec![self.keeping(&driver)];
+        let sending = Driver {
+            runtime: self.sending.clone(),
+            ..here.clone()
+        };
+        let mut loops = vec![self.keeping(&here)];
         if self.keeper.sending() == Sending::Here {
-            loops.extend(self.recovery_and_due(&driver));
-            loops.extend(self.parking(&driver));
+            loops.extend(self.recovery_and_due(&sending));
+            loops.extend(self.parking(&sending));
         }
-        loops.extend(self.house(&driver));
-        loops.extend(self.looking_after(&driver));
+        loops.extend(self.house(&sending));
+        loops.extend(self.looking_after(&here));
         loops
     }
 
@@ -345,7 +388,9 @@ impl Timers {
 }
 
 /// Drives the loops of a node, and tells when they do not get on.
+#[derive(Clone)]
 struct Driver {
+    runtime: Handle,
     clock: Clock,
     stalls: Stalls,
 }
@@ -353,7 +398,8 @@ struct Driver {
 impl Driver {
     /// A loop by the clock, on its own task: a long recovery must not keep the lease waiting.
     ///
-    /// A step that takes longer than `limit` is given up: its connection may be one that nobody answers on any more.
+    /// A step that takes longer than `limit` is given up: its connection may be one that nobody answers on any more. Every step
+    /// may be cut anywhere.
     fn every<T, F, S>(
         &self,
         name: &'static str,
@@ -368,7 +414,7 @@ impl Driver {
         S: Future<Output = Result<(), DatabaseError>> + Send + 'static,
     {
         let (clock, stalls, state) = (self.clock.clone(), self.stalls.clone(), state.into());
-        Loop::spawn(|stop| async move {
+        Loop::spawn(name, &self.runtime, |stop| async move {
             let hint = hint.as_ref().map(DueHint::listen);
             drive(&clock, period, hint, &stop, || {
                 let bounded = tokio::time::timeout(limit, step(Arc::clone(&state)));

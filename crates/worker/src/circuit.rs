@@ -7,7 +7,6 @@
 //!
 //! An endpoint that is well and has no failure behind it costs a look at a counter.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +16,7 @@ use chrono::{DateTime, Utc};
 use posthorn_domain::circuit::{Came, Circuit, is_given_up, probe_after};
 use posthorn_domain::delivery::{ErrorKind, Outcome, Trigger, Why};
 use posthorn_domain::endpoint::StateCause;
-use posthorn_domain::id::{EndpointId, EventId, TenantId};
+use posthorn_domain::id::{EndpointId, EventId, IdMap, TenantId};
 use posthorn_domain::limits;
 use posthorn_domain::rate::Answer;
 use posthorn_store::clock::Clock;
@@ -61,7 +60,7 @@ pub struct Circuits {
     clock: Clock,
     entropy: Entropy,
     /// Endpoints with failures behind them, or on their way back.
-    counted: Mutex<HashMap<Of, Counted>>,
+    counted: Mutex<IdMap<Of, Counted>>,
     /// How many these are, to be read without the lock.
     count: AtomicUsize,
     paces: Paces,
@@ -245,7 +244,7 @@ impl Circuits {
 
     /// Takes in what an attempt came to. Answers whether something else may be sent to its endpoint from now on.
     pub(crate) async fn attempted(&self, attempted: Attempted, entry: &EndpointEntry) -> bool {
-        let known = self.health.snapshot();
+        let mut known = self.health.snapshot();
         let success = attempted.outcome == Outcome::Success;
         if success && known.is_empty() && self.count.load(Ordering::Relaxed) == 0 {
             return false;
@@ -259,17 +258,26 @@ impl Circuits {
             && !self.is_asked(&known, attempted.of, span)
         {
             let floor = self.written(health::floor(&self.database, attempted.of, span));
-            changed |= Box::pin(floor).await;
+            if Box::pin(floor).await {
+                changed = true;
+                // The floor has raised the revision, by which what follows is decided.
+                self.read_again().await;
+                known = self.health.snapshot();
+            }
         }
         let (level, told) = self.count(attempted, entry, &known);
-        if let Some(told) = told {
-            changed |= Box::pin(self.tell(attempted.of, told, entry.config_seq)).await;
-        }
-        if changed {
-            let read = Box::pin(bounded(self.health.refresh())).await;
-            self.stalls.told("reading health", &read);
+        if let Some(told) = told
+            && Box::pin(self.tell(attempted.of, told, entry.config_seq)).await
+        {
+            changed = true;
+            self.read_again().await;
         }
         changed || level
+    }
+
+    async fn read_again(&self) {
+        let read = Box::pin(bounded(self.health.refresh())).await;
+        self.stalls.told("reading health", &read);
     }
 
     /// Whether a floor as late as this is known already, to a second: everything that was under way is told the same.
@@ -398,7 +406,7 @@ impl Circuits {
 
     fn keep(
         &self,
-        counted: &mut HashMap<Of, Counted>,
+        counted: &mut IdMap<Of, Counted>,
         of: Of,
         entry: &EndpointEntry,
         circuit: Circuit,
@@ -421,6 +429,12 @@ impl Circuits {
         self.count.store(counted.len(), Ordering::Relaxed);
     }
 
+    fn forget(&self, of: Of) {
+        let mut counted = self.counted();
+        counted.remove(&of);
+        self.count.store(counted.len(), Ordering::Relaxed);
+    }
+
     /// How many requests may be under way to an endpoint on its way back, as far as this node has counted.
     fn ramp_of(&self, of: Of) -> Option<usize> {
         let allowed = match self.counted().get(&of).map(|known| known.circuit) {
@@ -434,8 +448,18 @@ impl Circuits {
         let database = &self.database;
         match told {
             Told::Opened(opening) => {
-                tracing::info!(endpoint = %of.1, failures = opening.failures, "the circuit of an endpoint is open");
-                self.written(health::open(database, of, opening)).await
+                let opened = bounded(health::open(database, of, opening)).await;
+                self.stalls.told("writing health", &opened);
+                match opened {
+                    Ok(true) => {
+                        let failures = opening.failures;
+                        tracing::info!(endpoint = %of.1, failures, "the circuit of an endpoint is open");
+                    }
+                    // It is open already, or another node was answered meanwhile: what was counted here is no row of failures.
+                    Ok(false) => self.forget(of),
+                    Err(_) => return false,
+                }
+                true
             }
             Told::Probed(probed) => self.written(health::probed(database, of, probed)).await,
             Told::Ramped(revision) => self.written(health::ramp(database, of, revision)).await,
@@ -459,7 +483,7 @@ impl Circuits {
         written.is_ok()
     }
 
-    fn counted(&self) -> MutexGuard<'_, HashMap<Of, Counted>> {
+    fn counted(&self) -> MutexGuard<'_, IdMap<Of, Counted>> {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

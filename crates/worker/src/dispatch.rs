@@ -8,6 +8,7 @@
 //! changed. Where a rate lets the next request start is a moment that the dispatcher sleeps to.
 
 mod allowance;
+mod behind;
 mod handover;
 mod item;
 mod known;
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 use posthorn_domain::delivery::Why;
 use posthorn_domain::id::{EndpointId, EventId, TenantId};
 use posthorn_domain::limits;
-use posthorn_store::accept::FreshEvent;
+use posthorn_store::accept::{Backpressure, FreshEvent};
 use posthorn_store::clock::Clock;
 use posthorn_store::configuration::ConfigCache;
 use posthorn_store::due::DueHint;
@@ -58,6 +59,8 @@ pub struct Dispatcher {
     circuits: Arc<Circuits>,
     keeper: Arc<StreamKeeper>,
     shards: Shards,
+    /// Told of endpoints that are behind.
+    backpressure: Backpressure,
 }
 
 impl Dispatcher {
@@ -69,6 +72,7 @@ impl Dispatcher {
         circuits: Arc<Circuits>,
         keeper: Arc<StreamKeeper>,
         shards: Shards,
+        backpressure: Backpressure,
     ) -> Self {
         Self {
             lanes: Mutex::default(),
@@ -81,6 +85,7 @@ impl Dispatcher {
             circuits,
             keeper,
             shards,
+            backpressure,
         }
     }
 
@@ -88,7 +93,8 @@ impl Dispatcher {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs until `stop`; then parks what is queued and waits for the requests that are out.
+    /// Runs until `stop`; then parks what is queued and waits for the requests that are out, until they have ended or this is
+    /// dropped.
     pub async fn run(
         self: Arc<Self>,
         sender: Arc<Sender>,
@@ -98,11 +104,16 @@ impl Dispatcher {
     ) {
         let mut arrived = Vec::new();
         let mut look_at = self.clock.monotonic() + TICK;
+        let mut look_behind_at = look_at;
         let mut pause = TICK;
         let mut version = None;
         let mut stream = self.keeper.present();
         while !stop.is_cancelled() {
-            // What has arrived is taken in pieces: requests start between them, however many endpoints an event is for.
+            // What has arrived is taken in pieces, and requests are started in pieces: what else is ready gets on between them,
+            // however many endpoints an event is for.
+            if pause.is_zero() || !arrived.is_empty() {
+                tokio::task::yield_now().await;
+            }
             if arrived.is_empty() {
                 tokio::select! {
                     biased;
@@ -113,8 +124,6 @@ impl Dispatcher {
                 }
                 // Taken from its end.
                 arrived.reverse();
-            } else {
-                tokio::task::yield_now().await;
             }
             self.allow(&mut version);
             self.take_some(&mut arrived, &recorder);
@@ -128,10 +137,18 @@ impl Dispatcher {
                 self.low.ring();
             }
             // By the clock and not by the timer above: under load there is always something that comes first.
-            if self.clock.monotonic() >= look_at {
+            let now = self.clock.monotonic();
+            if now >= look_behind_at {
+                look_behind_at = now + limits::BEHIND_LOOK;
+                self.tell_behind(now);
+            }
+            if self.backpressure.is_on() {
+                pause = pause.min(limits::BEHIND_LOOK);
+            }
+            if now >= look_at {
                 self.park_overdue(&recorder);
                 self.look_again();
-                look_at = self.clock.monotonic() + TICK;
+                look_at = now + TICK;
             }
         }
         for event in arrived.into_iter().rev() {
@@ -320,13 +337,16 @@ impl Dispatcher {
         }
     }
 
-    /// Starts requests while there is a slot, a place for the result, and a live lease. Answers how long it is until there may
-    /// be more to start, or to look after.
+    /// Starts requests while there is a slot, a place for the result, and a live lease, and no more than
+    /// [`limits::STARTED_AT_ONCE`]. Answers how long it is until there may be more to start, or to look after.
     fn start(&self, sender: &Arc<Sender>) -> Duration {
         let Some(stream) = self.keeper.present() else {
             return TICK;
         };
-        while stream.may_begin(&self.clock) {
+        for _ in 0..limits::STARTED_AT_ONCE {
+            if !stream.may_begin(&self.clock) {
+                return TICK;
+            }
             let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
                 return TICK;
             };
@@ -339,7 +359,7 @@ impl Dispatcher {
             let sender = Arc::clone(sender);
             tokio::spawn(async move { sender.deliver(item, place).await });
         }
-        TICK
+        Duration::ZERO
     }
 
     /// What was queued for endpoints that nothing may be sent to any more goes to `pending`, or is there already.
@@ -402,8 +422,7 @@ impl Dispatcher {
         for item in queued.iter().filter(|item| !is_row(item)) {
             recorder.park(self.parked(item, Why::Handover, true));
         }
-        let give_up_at = self.clock.monotonic() + limits::SHUTDOWN_REQUESTS_WAIT;
-        while self.lanes().in_flight() > 0 && self.clock.monotonic() < give_up_at {
+        while self.lanes().in_flight() > 0 {
             tokio::select! {
                 () = self.wake.notified() => {}
                 () = self.clock.sleep(TICK) => {}
@@ -421,7 +440,7 @@ impl Dispatcher {
         queued
     }
 
-    /// Requests under way, and deliveries held, for the metrics.
+    /// Requests under way, and deliveries held.
     #[must_use]
     pub fn load(&self) -> (usize, usize) {
         let lanes = self.lanes();

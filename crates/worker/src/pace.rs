@@ -3,12 +3,11 @@
 //! Each node finds it out for itself, as senders on one line do: what a receiver takes is shared by the refusals that each of
 //! them hears. An endpoint that refuses nothing costs a look at a counter. The rules are [`Pace`]'s.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use posthorn_domain::id::{EndpointId, TenantId};
+use posthorn_domain::id::{EndpointId, IdMap, TenantId};
 use posthorn_domain::rate::{Answer, Pace, RateLimit};
 use posthorn_store::configuration::Snapshot;
 
@@ -19,7 +18,7 @@ type Of = (TenantId, EndpointId);
 pub(crate) struct Paces {
     /// The moment that their times are counted from.
     origin: Instant,
-    known: Mutex<HashMap<Of, Paced>>,
+    known: Mutex<IdMap<Of, Paced>>,
     /// How many these are, to be read without the lock.
     count: AtomicUsize,
 }
@@ -119,7 +118,7 @@ impl Paces {
         at.saturating_duration_since(self.origin)
     }
 
-    fn paces(&self) -> MutexGuard<'_, HashMap<Of, Paced>> {
+    fn paces(&self) -> MutexGuard<'_, IdMap<Of, Paced>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -18,7 +18,7 @@ use posthorn_domain::limits;
 use posthorn_store::clock::Clock;
 use posthorn_store::configuration::ConfigCache;
 use posthorn_store::database::{Database, DatabaseError};
-use posthorn_store::pending::{self, ParkedEndpoint};
+use posthorn_store::pending::{self, Listed, ParkedEndpoint};
 use posthorn_store::shards::Shards;
 
 use self::drains::Drains;
@@ -99,13 +99,23 @@ impl Parking {
         self.probes()
             .forget_unless(|endpoint| health.knows(endpoint));
         let (mut moved, mut failed) = (0, None);
-        for of in self.listed().await? {
-            match self.sweep(of).await {
-                Ok(rows) => moved += rows,
-                Err(error) => {
-                    tracing::debug!(%error, endpoint = %of.endpoint, "parked deliveries could not be swept");
-                    failed = Some(error);
+        for _ in 0..limits::PARK_SWEEP_PAGES {
+            let page = self.listed().await?;
+            for listed in &page {
+                match self.sweep(*listed).await {
+                    Ok(rows) => moved += rows,
+                    Err(error) => {
+                        tracing::debug!(%error, endpoint = %listed.of.endpoint, "parked deliveries could not be swept");
+                        // Each of the others would wait as long as this one did.
+                        if is_away(&error) {
+                            return Err(error);
+                        }
+                        failed = Some(error);
+                    }
                 }
+            }
+            if i64::try_from(page.len()).is_ok_and(|found| found < limits::PARK_SWEEP_ENDPOINTS) {
+                break;
             }
         }
         failed.map_or(Ok(moved), Err)
@@ -125,6 +135,9 @@ impl Parking {
                 Ok(rows) => moved += rows,
                 Err(error) => {
                     tracing::debug!(%error, endpoint = %of.endpoint, "parked deliveries could not be read");
+                    if is_away(&error) {
+                        return Err(error);
+                    }
                     failed = Some(error);
                 }
             }
@@ -133,7 +146,7 @@ impl Parking {
     }
 
     /// The next endpoints with parked rows: each sweep goes on where the last one stopped.
-    async fn listed(&self) -> Result<Vec<ParkedEndpoint>, DatabaseError> {
+    async fn listed(&self) -> Result<Vec<Listed>, DatabaseError> {
         let shards = self.shards.owned();
         if shards.is_empty() {
             return Ok(Vec::new());
@@ -146,7 +159,8 @@ impl Parking {
             limits::PARK_SWEEP_ENDPOINTS,
         )
         .await?;
-        self.walk().advance(&from, &parked);
+        let found: Vec<_> = parked.iter().map(|listed| listed.of).collect();
+        self.walk().advance(&from, &found);
         Ok(parked)
     }
 
@@ -166,14 +180,15 @@ impl Parking {
             && self.shards.owns(of.endpoint)
     }
 
-    async fn sweep(&self, of: ParkedEndpoint) -> Result<u64, DatabaseError> {
+    /// Asks nothing of an endpoint for which nothing can be done: of those there are thousands, and others wait behind them.
+    async fn sweep(&self, Listed { of, over }: Listed) -> Result<u64, DatabaseError> {
         let snapshot = self.cache.snapshot();
         let state = snapshot
             .endpoint(of.tenant, of.endpoint)
             .map(|entry| entry.state);
         match state {
             Some(EndpointState::Enabled) => {
-                let expired = pending::expire(&self.database, of).await?;
+                let expired = self.expire(of, over).await?;
                 let sent = match self.circuits.parked((of.tenant, of.endpoint)) {
                     circuit::Parked::Drain => self.drain(of).await?,
                     circuit::Parked::Probe => self.probe(of).await?,
@@ -181,10 +196,19 @@ impl Parking {
                 };
                 Ok(expired + sent)
             }
-            Some(EndpointState::Paused) => pending::expire(&self.database, of).await,
-            Some(EndpointState::Disabled) => Ok(pending::cancel(&self.database, of).await?
-                + pending::expire(&self.database, of).await?),
+            Some(EndpointState::Paused) => self.expire(of, over).await,
+            Some(EndpointState::Disabled) => {
+                Ok(pending::cancel(&self.database, of).await? + self.expire(of, over).await?)
+            }
             None => pending::cancel(&self.database, of).await,
+        }
+    }
+
+    async fn expire(&self, of: ParkedEndpoint, over: bool) -> Result<u64, DatabaseError> {
+        if over {
+            pending::expire(&self.database, of).await
+        } else {
+            Ok(0)
         }
     }
 
@@ -225,4 +249,9 @@ impl Parking {
         }
         Ok(u64::try_from(taken).unwrap_or(u64::MAX))
     }
+}
+
+/// Whether it is the database that does not answer, and not a statement that it refused.
+const fn is_away(error: &DatabaseError) -> bool {
+    !matches!(error, DatabaseError::Database(_))
 }

@@ -1,11 +1,13 @@
 //! Record: the loop that gathers results and commits them in batches.
 //!
 //! A batch at a time, at most every 20 ms under load and at once when idle. What cannot be recorded now is kept
-//! and sent again, unchanged, until the database confirms; meanwhile no more requests start than there are places.
+//! and sent again, unchanged, until the database confirms; meanwhile no more requests start than there are places. Results whose
+//! rows another transaction holds are laid aside and do not keep the others waiting.
 //!
 //! Fresh deliveries that are set aside have a line and a connection of their own, by turns over the tenants: nobody's results, and
 //! nobody's requests, wait for them.
 
+mod locked;
 mod turns;
 
 use std::sync::Arc;
@@ -14,10 +16,10 @@ use std::time::{Duration, Instant};
 use posthorn_domain::limits;
 use posthorn_store::accept::FreshEvent;
 use posthorn_store::clock::Clock;
-use posthorn_store::record::{Consequence, Fact, RecordError, RecordWriter};
+use posthorn_store::record::{Consequence, Fact, LockWait, RecordError, RecordWriter};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio_util::sync::CancellationToken;
 
+use self::locked::Locked;
 use self::turns::Turns;
 use crate::dispatch::Dispatcher;
 
@@ -66,14 +68,16 @@ impl Recorder {
         let (results, queue) = mpsc::channel(2 * limits::UNRECORDED);
         let (parked, aside) = mpsc::unbounded_channel();
         let beside = Desk {
-            writer: writer.beside(),
+            writer: writer.beside().impatient(),
             dispatcher: Arc::clone(&dispatcher),
             clock: clock.clone(),
+            locked: Locked::default(),
         };
         let desk = Desk {
-            writer,
+            writer: writer.impatient(),
             dispatcher,
             clock,
+            locked: Locked::default(),
         };
         let record_loop = RecordLoop {
             desk,
@@ -110,34 +114,46 @@ struct Desk {
     writer: RecordWriter,
     dispatcher: Arc<Dispatcher>,
     clock: Clock,
+    /// What waits for rows that another transaction holds.
+    locked: Locked,
 }
 
 impl RecordLoop {
-    /// Records until every [`Recorder`] is dropped and both lines are empty; after `stop`, a database that does not
-    /// answer ends it, too, and what is set aside has so long and no longer: what is left of that stays open, for recovery.
-    pub async fn run(self, stop: CancellationToken) {
+    /// Records until every [`Recorder`] is dropped and both lines are empty, however long the database does not answer. Dropped
+    /// before, it ends where it stands: what is left stays open, for recovery.
+    pub async fn run(self) {
         tokio::join!(
-            self.desk.results(self.queue, &stop),
-            self.aside.set_aside(self.parked, &stop)
+            self.desk.results(self.queue),
+            self.aside.set_aside(self.parked)
         );
     }
 }
 
 impl Desk {
-    async fn results(mut self, mut queue: mpsc::Receiver<Unrecorded>, stop: &CancellationToken) {
+    async fn results(mut self, mut queue: mpsc::Receiver<Unrecorded>) {
         let mut batch = Vec::with_capacity(limits::RECORD_ROWS);
-        while queue.recv_many(&mut batch, limits::RECORD_ROWS).await > 0 {
-            let began = self.clock.monotonic();
-            if !self.settle(std::mem::take(&mut batch), stop).await {
-                return;
+        loop {
+            tokio::select! {
+                arrived = queue.recv_many(&mut batch, limits::RECORD_ROWS) => {
+                    if arrived == 0 {
+                        break;
+                    }
+                }
+                () = self.clock.sleep(PAUSE), if !self.locked.is_empty() => {}
             }
-            self.linger(began, queue.len(), stop).await;
+            let began = self.clock.monotonic();
+            if !batch.is_empty() {
+                self.settle(std::mem::take(&mut batch)).await;
+            }
+            self.look_at_locked().await;
+            self.linger(began, queue.len()).await;
         }
+        self.wait_for_locked().await;
     }
 
     /// Where some wait for the next batch, and do not fill it, it waits for more: one batch in so long a time, under load.
-    async fn linger(&self, began: Instant, waiting: usize, stop: &CancellationToken) {
-        if (1..limits::RECORD_ROWS).contains(&waiting) && !stop.is_cancelled() {
+    async fn linger(&self, began: Instant, waiting: usize) {
+        if (1..limits::RECORD_ROWS).contains(&waiting) {
             let spent = self.clock.monotonic().saturating_duration_since(began);
             self.clock
                 .sleep(limits::RECORD_LINGER.saturating_sub(spent))
@@ -146,69 +162,61 @@ impl Desk {
     }
 
     /// Tenants take turns: who has set a thousand deliveries aside does not keep another's one waiting.
-    async fn set_aside(
-        mut self,
-        mut queue: mpsc::UnboundedReceiver<Unrecorded>,
-        stop: &CancellationToken,
-    ) {
+    async fn set_aside(mut self, mut queue: mpsc::UnboundedReceiver<Unrecorded>) {
         let mut turns = Turns::default();
         let mut arrived = Vec::new();
-        let mut give_up_at = None;
         loop {
-            if turns.is_empty() && queue.recv_many(&mut arrived, limits::RECORD_ROWS).await == 0 {
-                return;
+            if turns.is_empty() {
+                tokio::select! {
+                    count = queue.recv_many(&mut arrived, limits::RECORD_ROWS) => {
+                        if count == 0 {
+                            break;
+                        }
+                    }
+                    () = self.clock.sleep(PAUSE), if !self.locked.is_empty() => {}
+                }
             }
             while let Ok(parked) = queue.try_recv() {
                 arrived.push(parked);
             }
             arrived.drain(..).for_each(|parked| turns.push(parked));
-            if stop.is_cancelled() {
-                let now = self.clock.monotonic();
-                if now >= *give_up_at.get_or_insert(now + limits::SHUTDOWN_RECORD_WAIT) {
-                    tracing::warn!(
-                        "shut down before everything was set aside; recovery will find it"
-                    );
-                    return;
-                }
-            }
             let began = self.clock.monotonic();
             let batch = turns.take(limits::RECORD_ROWS);
-            if !self.settle(batch, stop).await {
-                return;
+            if !batch.is_empty() {
+                self.settle(batch).await;
             }
+            self.look_at_locked().await;
             if turns.is_empty() {
-                self.linger(began, queue.len(), stop).await;
+                self.linger(began, queue.len()).await;
             }
         }
+        self.wait_for_locked().await;
     }
 
-    /// Records a batch, however often it takes. False when the node stops without the database.
-    async fn settle(&mut self, batch: Vec<Unrecorded>, stop: &CancellationToken) -> bool {
-        let facts: Vec<_> = batch.iter().map(|result| result.fact.clone()).collect();
-        match self.confirm(&facts, stop).await {
-            Some(Ok(())) => self.told(batch),
-            Some(Err(_)) => {
+    /// Records a batch, however often it takes.
+    async fn settle(&mut self, batch: Vec<Unrecorded>) {
+        // While some are known to wait, a batch is likely to meet the same locks.
+        let wait = if self.locked.is_empty() {
+            LockWait::Some
+        } else {
+            LockWait::Hardly
+        };
+        match self.confirm(&facts_of(&batch), wait).await {
+            Ok(()) => self.told(batch),
+            Err(RecordError::Locked(error)) => self.lay_aside(batch, &error),
+            Err(_) => {
                 for result in batch {
-                    if !self.alone(result, stop).await {
-                        return false;
-                    }
+                    self.alone(result).await;
                 }
             }
-            None => return false,
         }
-        true
     }
 
-    /// Sends facts until they are confirmed or refused; `None` when the node stops without the database.
-    async fn confirm(
-        &mut self,
-        facts: &[Fact],
-        stop: &CancellationToken,
-    ) -> Option<Result<(), RecordError>> {
-        let mut give_up_at = None;
+    /// Sends facts until they are confirmed, refused or found locked.
+    async fn confirm(&mut self, facts: &[Fact], wait: LockWait) -> Result<(), RecordError> {
         let mut told = false;
         loop {
-            match self.writer.record(facts).await {
+            match self.writer.record_waiting(facts, wait).await {
                 // Once: it may be the database that is away, and this is asked five times a second.
                 Err(error @ RecordError::Unknown(_)) if !told => {
                     tracing::warn!(
@@ -223,14 +231,7 @@ impl Desk {
                     if told {
                         tracing::info!(rows = facts.len(), "results are on record again");
                     }
-                    return Some(done);
-                }
-            }
-            if stop.is_cancelled() {
-                let at = *give_up_at
-                    .get_or_insert_with(|| self.clock.monotonic() + limits::SHUTDOWN_RECORD_WAIT);
-                if self.clock.monotonic() > at {
-                    return None;
+                    return done;
                 }
             }
             self.clock.sleep(PAUSE).await;
@@ -238,15 +239,14 @@ impl Desk {
     }
 
     /// Records one result of a refused batch; refused alone, once more without what strangers wrote.
-    async fn alone(&mut self, result: Unrecorded, stop: &CancellationToken) -> bool {
+    async fn alone(&mut self, result: Unrecorded) {
         for fact in [result.fact.clone(), result.fact.without_texts()] {
-            match self.confirm(&[fact], stop).await {
-                None => return false,
-                Some(Ok(())) => {
-                    self.told(vec![result]);
-                    return true;
+            match self.confirm(&[fact], LockWait::Hardly).await {
+                Err(RecordError::Locked(error)) => {
+                    return self.lay_aside(vec![result], &error);
                 }
-                Some(Err(error)) => {
+                Ok(()) => return self.told(vec![result]),
+                Err(error) => {
                     tracing::error!(
                         error = &error as &dyn std::error::Error,
                         "the database refuses a result"
@@ -259,7 +259,6 @@ impl Desk {
         let key = result.held.then(|| result.fact.key());
         drop(result);
         self.dispatcher.recorded(key.into_iter());
-        true
     }
 
     /// Everything that hangs on a result being on record.
@@ -278,6 +277,10 @@ impl Desk {
         self.dispatcher
             .recorded(held.map(|result| result.fact.key()));
     }
+}
+
+fn facts_of(batch: &[Unrecorded]) -> Vec<Fact> {
+    batch.iter().map(|result| result.fact.clone()).collect()
 }
 
 fn count(fact: &Fact) {

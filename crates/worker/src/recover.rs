@@ -1,7 +1,8 @@
 //! Recover: this node's lease, and what becomes of streams that nobody renews.
 //!
 //! [`Keeping`] renews the lease with the watermark, takes the database's time, closes streams that were seen lapsed at two
-//! renewals in a row, and keeps this node's part of the shards: takes free ones, gives back what is more. [`Recovery`]
+//! renewals in a row, and keeps this node's part of the shards: takes free ones, gives back what is more. No renewal waits for
+//! that: what cannot be done soon is left to the next one. [`Recovery`]
 //! writes what closed streams left open into `pending`; it is a loop of its own, since it may take longer than a lease lives.
 
 use std::collections::HashSet;
@@ -9,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use posthorn_domain::limits;
 use posthorn_store::clock::Clock;
-use posthorn_store::database::{Database, DatabaseError};
+use posthorn_store::database::{Database, DatabaseError, answered};
 use posthorn_store::due::DueHint;
 use posthorn_store::entropy::Entropy;
 use posthorn_store::lease::{self, Renewal};
@@ -95,18 +96,28 @@ impl Keeping {
         let Some(renewal) = self.renew().await? else {
             return Ok(Tally::default());
         };
-        let mut tally = Tally {
-            renewed: true,
-            ..Tally::default()
+        let closing_and_sharing = async {
+            let closed = self.close(self.confirmed(&renewal.lapsed)).await?;
+            self.share().await.map(|()| closed)
         };
-        for stream in self.confirmed(&renewal.lapsed) {
+        // The next renewal waits for neither: what was not done, it does.
+        let closed = answered(limits::SHARING_WAIT, closing_and_sharing).await?;
+        Ok(Tally {
+            renewed: true,
+            closed,
+        })
+    }
+
+    /// Closes lapsed streams. Answers how many.
+    async fn close(&self, lapsed: Vec<i64>) -> Result<usize, DatabaseError> {
+        let mut closed = 0;
+        for stream in lapsed {
             if lease::close_lapsed(&self.database, stream).await? {
                 tracing::warn!(stream, "closed the stream of a node whose lease has lapsed");
-                tally.closed += 1;
+                closed += 1;
             }
         }
-        self.share().await?;
-        Ok(tally)
+        Ok(closed)
     }
 
     /// Renews the lease; where another node closed the stream, opens the next one.
@@ -125,9 +136,7 @@ impl Keeping {
             self.keeper.sending(),
         );
         // A peer that fell silent must not cost the stream.
-        let renewal = tokio::time::timeout(limits::LEASE_RENEWAL_WAIT, renewing)
-            .await
-            .unwrap_or(Err(DatabaseError::PoolTimedOut))?;
+        let renewal = answered(limits::LEASE_RENEWAL_WAIT, renewing).await?;
         if !renewal.open {
             tracing::warn!(stream = stream.id(), "another node closed this stream");
             self.keeper.reopen(Some(&stream)).await?;

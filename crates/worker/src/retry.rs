@@ -132,15 +132,24 @@ impl DueTimer {
             let mut waiting = self.overfull.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *waiting)
         };
-        let mut parked = 0;
+        let (mut parked, mut failed) = (0, None);
         for (of, why) in overfull {
-            let mut held = self.dispatcher.holding(of.tenant, of.endpoint);
-            if why == Why::Circuit {
-                held.extend(self.try_what_was_asked_for(of).await?);
+            match self.park_rest(of, why).await {
+                Ok(rows) => parked += rows,
+                // Of these rows alone: the next endpoint's turn is not lost with it.
+                Err(error @ DatabaseError::Database(_)) => failed = Some(error),
+                Err(error) => return Err(error),
             }
-            parked += pending::park_due(&self.database, of.tenant, of.endpoint, why, &held).await?;
         }
-        Ok(parked)
+        failed.map_or(Ok(parked), Err)
+    }
+
+    async fn park_rest(&self, of: ParkedEndpoint, why: Why) -> Result<u64, DatabaseError> {
+        let mut held = self.dispatcher.holding(of.tenant, of.endpoint);
+        if why == Why::Circuit {
+            held.extend(self.try_what_was_asked_for(of).await?);
+        }
+        pending::park_due(&self.database, of.tenant, of.endpoint, why, &held).await
     }
 
     /// A person who has a delivery sent again wants to see whether its endpoint takes it: while its circuit is open that is a

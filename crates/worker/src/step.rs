@@ -3,14 +3,12 @@
 use std::future::Future;
 
 use posthorn_domain::limits;
-use posthorn_store::database::DatabaseError;
+use posthorn_store::database::{DatabaseError, answered};
 
 /// Gives a step up when nobody answers: one of the endpoint's slots hangs on it (INV-11, INV-13). What it was about is found
 /// again, by the due timer or by the next attempt.
-pub(crate) async fn bounded<T>(
+pub(crate) fn bounded<T>(
     step: impl Future<Output = Result<T, DatabaseError>>,
-) -> Result<T, DatabaseError> {
-    tokio::time::timeout(limits::STEP, step)
-        .await
-        .unwrap_or(Err(DatabaseError::PoolTimedOut))
+) -> impl Future<Output = Result<T, DatabaseError>> {
+    answered(limits::STEP, step)
 }

@@ -164,6 +164,24 @@ impl Node {
         kib.and_then(|kib| kib.parse::<u64>().ok()).unwrap() * 1024
     }
 
+    /// Ticks of the processor (Linux: usually hundredths of a second) that its threads of this name have used.
+    #[must_use]
+    pub fn ticks(&self, threads: &str) -> u64 {
+        let id = self.child.id().unwrap();
+        let entries = fs::read_dir(format!("/proc/{id}/task")).unwrap().flatten();
+        // A thread may end meanwhile.
+        let stats = entries.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
+        stats
+            .filter_map(|stat| {
+                let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
+                // The fields 14 and 15 of proc(5), utime and stime; the first of the rest is the third.
+                let used = rest.split_whitespace().skip(11).take(2);
+                let used: Option<u64> = used.map(|ticks| ticks.parse::<u64>().ok()).sum();
+                used.filter(|_| name == threads)
+            })
+            .sum()
+    }
+
     fn last_words(&self) -> String {
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();

@@ -10,15 +10,19 @@ mod idempotent;
 mod key_uses;
 mod objects;
 mod refusals;
+mod secrets;
+mod signing;
+mod submissions;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
+use axum::response::Response;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
-use posthorn_api::{ApiParts, ApiState};
+use posthorn_api::{ApiParts, ApiState, Submissions};
 use posthorn_domain::address::EgressPolicy;
 use posthorn_domain::api_key::{self, Environment};
 use posthorn_domain::id::{KeyId, TenantId};
@@ -39,6 +43,7 @@ use tower::ServiceExt as _;
 /// The API of one node.
 struct Api {
     router: Router,
+    submissions: Submissions,
     node: Node,
     tenants: Tenants,
     rows: Rows,
@@ -80,8 +85,10 @@ impl Api {
             key_uses: key_uses.clone(),
             public_url: "http://127.0.0.1:8400".to_owned(),
         };
+        let state = ApiState::new(parts);
         Self {
-            router: posthorn_api::router(ApiState::new(parts)),
+            router: posthorn_api::router(state.clone()),
+            submissions: Submissions::new(state),
             tenants: Tenants::new(database.pools(2, 2)),
             rows: Rows::of(&database).await,
             key_uses,
@@ -124,16 +131,18 @@ impl Api {
         }
     }
 
-    /// Sends a request as it stands.
+    /// Sends a request as it stands, the way that the server would take.
     async fn send(&self, request: Request<Body>) -> Answer {
-        let response = self.router.clone().oneshot(request).await.unwrap();
-        let (parts, body) = response.into_parts();
-        let bytes = body.collect().await.unwrap().to_bytes().to_vec();
-        Answer {
-            status: parts.status,
-            headers: parts.headers,
-            bytes,
+        if Submissions::takes(&request) {
+            Answer::read(self.submissions.clone().answer(request).await).await
+        } else {
+            self.routed(request).await
         }
+    }
+
+    /// Sends a request as it stands through the router, whatever it is.
+    async fn routed(&self, request: Request<Body>) -> Answer {
+        Answer::read(self.router.clone().oneshot(request).await.unwrap()).await
     }
 
     /// A request without a key.
@@ -234,6 +243,15 @@ impl Program<'_> {
 }
 
 impl Answer {
+    async fn read(response: Response) -> Self {
+        let (parts, body) = response.into_parts();
+        Self {
+            status: parts.status,
+            headers: parts.headers,
+            bytes: body.collect().await.unwrap().to_bytes().to_vec(),
+        }
+    }
+
     fn json(&self) -> Value {
         serde_json::from_slice(&self.bytes).unwrap_or(Value::Null)
     }

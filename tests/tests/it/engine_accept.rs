@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use posthorn_domain::endpoint::EndpointState;
 use posthorn_domain::event_type::EventTypePattern;
+use posthorn_domain::limits;
 use posthorn_store::accept::AcceptError;
 use posthorn_tests::engine::{AMPLE, Node, Runs};
-use posthorn_tests::proxy::{Loss, Lost, Way};
+use posthorn_tests::proxy::{Fate, Loss, Lost, Way};
 use posthorn_tests::wait::until;
 
 use crate::engine_scene::Scene;
@@ -200,4 +202,27 @@ async fn engine_accept_does_not_match_an_endpoint_that_was_deleted_through_anoth
     scene.tenants.delete(&endpoint).await;
     node.accept(scene.tenant, "{}").await;
     assert!(scene.rows.events().await[0].endpoints.is_empty());
+}
+
+/// INV-11: one connection that fails, while nobody else has anything to flush, refuses nobody for longer than it takes to make
+/// the next.
+#[tokio::test]
+async fn engine_accept_goes_on_after_the_second_flush_found_no_connection() {
+    let scene = Scene::begin().await;
+    let proxy = scene.database.proxy().await;
+    let node = Node::start(scene.database.pools_through(&proxy), Runs::AcceptOnly).await;
+    node.accept(scene.tenant, "{}").await;
+    proxy.decide_newcomers(Fate::Silent);
+    let crowd = (0..3 * limits::FLUSH_COMPANY).map(|_| node.submit(scene.tenant, "{}"));
+    let refused = join_all(crowd)
+        .await
+        .iter()
+        .filter(|answer| answer.is_err())
+        .count();
+    assert!(refused >= limits::FLUSH_COMPANY, "{refused}");
+    proxy.decide_newcomers(Fate::Pass);
+    until("events to be accepted again", AMPLE, || async {
+        node.submit(scene.tenant, "{}").await.ok()
+    })
+    .await;
 }

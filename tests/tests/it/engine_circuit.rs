@@ -98,6 +98,39 @@ async fn engine_circuit_opens_and_what_comes_is_parked() {
     assert_eq!(scene.receiver.requests().len(), 10);
 }
 
+/// "In a row" is of all nodes: one makes first attempts alone, and another the later ones, which succeed (INV-13).
+#[tokio::test]
+async fn engine_circuit_stays_closed_where_another_node_was_answered_meanwhile() {
+    let scene = Scene::begin().await;
+    scene.receiver.script("/hook", Reply::status(500));
+    scene.endpoint("/hook").await;
+    let node = scene.node(Runs::WithoutLease).await;
+    let other = scene.node(Runs::WithoutLease).await;
+    let failed = async |n| {
+        node.accept(scene.tenant, "{}").await;
+        scene.attempted(&node, "/hook", n).await;
+    };
+    for n in 1..10 {
+        failed(n).await;
+    }
+    scene.receiver.script("/hook", Reply::status(200));
+    other.accept(scene.tenant, "{}").await;
+    scene.attempted(&other, "/hook", 10).await;
+    scene.receiver.script("/hook", Reply::status(500));
+    let later = node.clock.now() + TimeDelta::seconds(70);
+    node.clock.observe(later, node.clock.monotonic());
+    failed(11).await;
+    assert_eq!(scene.circuits().await, [0, 0, 0]);
+    // Counted anew: ten failures behind the success open it as ever.
+    for n in 12..22 {
+        failed(n).await;
+    }
+    let later = node.clock.now() + TimeDelta::seconds(70);
+    node.clock.observe(later, node.clock.monotonic());
+    failed(22).await;
+    assert_eq!(scene.circuits().await, [1, 0, 0]);
+}
+
 /// A probe is an attempt of a parked delivery, another each time, and counts for it.
 #[tokio::test]
 async fn engine_circuit_probes_with_another_delivery_each_time() {
@@ -115,6 +148,26 @@ async fn engine_circuit_probes_with_another_delivery_each_time() {
         "SELECT count(*) FROM attempts WHERE trigger = 'probe' AND n = 1 AND outcome = 'failed'";
     assert_eq!((of.len(), scene.rows.number(counted).await), (3, 3));
     assert_eq!(scene.circuits().await, [1, 0, 0]);
+}
+
+/// A receiver that is down behind something that asks for a second each time is not asked every few seconds for days.
+#[tokio::test]
+async fn engine_circuit_is_probed_ever_more_seldom_though_the_receiver_asks_for_less() {
+    let scene = Scene::begin().await;
+    let down = Reply::status(503).header("retry-after", "1");
+    let (node, _endpoint) = scene.broken(down, 3).await;
+    for n in 1..=3 {
+        scene
+            .rows
+            .run("UPDATE endpoint_state SET retry_after = NULL")
+            .await;
+        scene.probe(&node, n).await;
+    }
+    let probes = "SELECT probes::bigint FROM endpoint_state";
+    assert_eq!(scene.rows.number(probes).await, 3);
+    let later =
+        "SELECT count(*) FROM endpoint_state WHERE next_probe_at > now() + interval '15 seconds'";
+    assert_eq!(scene.rows.number(later).await, 1);
 }
 
 #[tokio::test]

@@ -5,8 +5,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use posthorn_tests::engine::{AMPLE, Node, Parts, Runs, event};
-use posthorn_tests::proxy::{Loss, Lost};
+use posthorn_store::accept::Acceptor;
+use posthorn_store::database::Database;
+use posthorn_store::scope::TenantScope;
+use posthorn_tests::engine::{AMPLE, Node, Parts, Runs, event, in_order};
+use posthorn_tests::proxy::{Loss, Lost, Proxy};
 use posthorn_tests::receiver::{Reply, Script};
 use posthorn_tests::wait::{pause, until};
 use posthorn_worker::Worker;
@@ -73,7 +76,79 @@ async fn engine_deadlines_end_a_scan_that_nobody_answers() {
     })
     .await;
     acceptor.stop();
-    worker.shutdown().await;
+    worker.shutdown(in_order()).await;
+}
+
+/// The statement with which the sweep lists what is parked falls silent in a whole node that has a parked row to send.
+async fn silent_sweep(scene: &Scene) -> (Proxy, Database, Acceptor, Worker) {
+    let endpoint = scene.endpoint("/hook").await;
+    scene.rows.fill_pending(scene.tenant, endpoint.id, 1).await;
+    scene.rows.run("UPDATE pending SET due = NULL").await;
+    let proxy = scene.database.proxy().await;
+    let database = scene.database.pools_through(&proxy);
+    let parts = Parts::open(database.clone()).await;
+    let acceptor = parts.acceptor.clone();
+    proxy.lose(silence("found.ends_at <= now()"));
+    let worker = Worker::start(parts.whole());
+    proxy.lost(1).await;
+    (proxy, database, acceptor, worker)
+}
+
+/// INV-11, INV-2: what is parked is sent all the same.
+#[tokio::test]
+async fn engine_deadlines_end_a_sweep_that_nobody_answers() {
+    let scene = Scene::begin().await;
+    let (_proxy, _, acceptor, worker) = silent_sweep(&scene).await;
+    scene.receiver.wait_for("/hook", 1, AMPLE).await;
+    acceptor.stop();
+    worker.shutdown(in_order()).await;
+}
+
+/// INV-11: a node that is told to stop ends before the statement would have been given up.
+#[tokio::test]
+async fn engine_deadlines_keep_no_node_from_stopping() {
+    let scene = Scene::begin().await;
+    let (_proxy, database, acceptor, worker) = silent_sweep(&scene).await;
+    acceptor.stop();
+    let stopping = async {
+        worker.shutdown(in_order()).await;
+        database.close().await;
+    };
+    let stopped = tokio::time::timeout(Duration::from_secs(10), stopping).await;
+    assert!(stopped.is_ok());
+}
+
+/// INV-11: a connection that is never given back, for nobody answers whoever has it.
+#[tokio::test]
+async fn engine_deadlines_end_the_closing_of_a_pool() {
+    let scene = Scene::begin().await;
+    let database = scene.database.pools(1, 1);
+    let scope = TenantScope::new_authenticated(scene.tenant);
+    let held = database.tenant_tx(&scope).await.unwrap();
+    let closed = tokio::time::timeout(AMPLE, database.close()).await;
+    assert!(closed.is_ok());
+    drop(held);
+}
+
+/// INV-11, INV-2: what a node left that died is sent, though the first who took it up heard nothing any more.
+#[tokio::test]
+async fn engine_deadlines_end_a_recovery_that_nobody_answers() {
+    let scene = Scene::begin().await;
+    scene.endpoint("/hook").await;
+    let dead = scene.node(Runs::AcceptOnly).await;
+    dead.accept(scene.tenant, "{}").await;
+    let stream = dead.keeper.present().unwrap().id();
+    drop(dead);
+    scene.close_as_another(stream).await;
+    let proxy = scene.database.proxy().await;
+    let parts = Parts::open(scene.database.pools_through(&proxy)).await;
+    let acceptor = parts.acceptor.clone();
+    proxy.lose(silence("GREATEST(watermark, $3) WHERE stream"));
+    let worker = Worker::start(parts.whole());
+    proxy.lost(1).await;
+    scene.receiver.wait_for("/hook", 1, AMPLE).await;
+    acceptor.stop();
+    worker.shutdown(in_order()).await;
 }
 
 /// INV-11: whichever comes first, the end of a body or the end of its second, the head has been said.

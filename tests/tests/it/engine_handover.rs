@@ -10,7 +10,7 @@ use posthorn_store::clock::Clock;
 use posthorn_store::oracle;
 use posthorn_store::record::{Fact, Parked, RecordWriter};
 use posthorn_store::stream::Sending;
-use posthorn_tests::engine::{AMPLE, Node, Runs, event};
+use posthorn_tests::engine::{AMPLE, Node, Runs, event, in_order};
 use posthorn_tests::proxy::{Loss, Lost};
 use posthorn_tests::receiver::{Reply, Script};
 use posthorn_tests::rows::delivery;
@@ -18,7 +18,6 @@ use posthorn_tests::tenants::TestEndpoint;
 use posthorn_tests::wait::until;
 use posthorn_worker::{Recorder, Unrecorded};
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
 use crate::engine_scene::Scene;
 
@@ -208,7 +207,7 @@ async fn engine_handover_that_is_doubted_leaves_what_is_under_way_held() {
     };
     recorder.record(doubted.unheld()).await;
     drop(recorder);
-    recording.run(CancellationToken::new()).await;
+    recording.run().await;
     assert_eq!(node.dispatcher.load(), (1, 1));
 }
 
@@ -355,7 +354,7 @@ async fn engine_handover_among_four_nodes_makes_one_request_of_each_delivery() {
     })
     .await;
     for (_, worker) in nodes {
-        worker.shutdown().await;
+        worker.shutdown(in_order()).await;
     }
     let requests = scene.receiver.map(|_| ()).len();
     assert_eq!(requests, 4 * EVENTS_PER_NODE);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use posthorn_domain::rate::RateLimit;
-use posthorn_tests::engine::{AMPLE, event};
+use posthorn_tests::engine::{AMPLE, event, in_order};
 use posthorn_tests::receiver::Received;
 
 use crate::engine_scene::Scene;
@@ -47,7 +47,7 @@ async fn engine_homes_keep_one_rate_over_three_nodes() {
         most_in_a_second(&requests)
     );
     for (_, worker) in nodes {
-        worker.shutdown().await;
+        worker.shutdown(in_order()).await;
     }
     assert_eq!(scene.receiver.requests().len(), 60);
 }
@@ -67,7 +67,7 @@ async fn engine_homes_keep_the_rate_while_an_endpoint_changes_hands() {
         acceptor.accept(event(scene.tenant, "{}")).await.unwrap();
     }
     scene.receiver.wait_for("/hook", 10, AMPLE).await;
-    first.shutdown().await;
+    first.shutdown(in_order()).await;
     let (_, next) = scene.whole().await;
     let requests = scene.receiver.wait_for("/hook", 14, AMPLE).await;
     let began = requests
@@ -85,5 +85,5 @@ async fn engine_homes_keep_the_rate_while_an_endpoint_changes_hands() {
             at + 1
         );
     }
-    next.shutdown().await;
+    next.shutdown(in_order()).await;
 }

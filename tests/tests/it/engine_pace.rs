@@ -1,6 +1,6 @@
 //! Pace: a receiver that refuses a part of what it is sent is sent what it takes (D08).
 
-use posthorn_tests::engine::{AMPLE, Runs, event};
+use posthorn_tests::engine::{AMPLE, Runs, event, in_order};
 use posthorn_tests::receiver::{Reply, Script};
 use posthorn_tests::wait::until;
 
@@ -57,7 +57,7 @@ async fn engine_pace_sends_a_pile_at_what_its_receiver_takes_and_fresh_events_be
         .map(|request| request.header("webhook-id") == Some(&id));
     let before = came.iter().position(|is_it| *is_it).unwrap();
     assert!(before < 200, "{before} went out before it");
-    worker.shutdown().await;
+    worker.shutdown(in_order()).await;
 }
 
 /// D08: the same where the receiver says when to come again: that holds on every node, and what comes after it is a ramp.
@@ -73,7 +73,7 @@ async fn engine_pace_begins_with_one_request_after_a_floor_on_every_node() {
     assert!(refused <= 48, "{refused} were refused");
     assert!(refused > 0);
     for (_, worker) in nodes {
-        worker.shutdown().await;
+        worker.shutdown(in_order()).await;
     }
 }
 

@@ -14,6 +14,8 @@ use posthorn_store::record::{
 use posthorn_tests::engine::{AMPLE, Node, Runs};
 use posthorn_tests::proxy::{Loss, Lost};
 use posthorn_tests::receiver::Reply;
+use posthorn_tests::wait::until;
+use sqlx::Connection as _;
 
 use crate::engine_scene::Scene;
 
@@ -32,6 +34,9 @@ impl Scene {
         }
     }
 }
+
+/// Locks that somebody waits for: as of now, inside a transaction too.
+const WAITING: &str = "SELECT count(*) FROM pg_locks WHERE NOT granted AND (database IS NULL OR database = (SELECT oid FROM pg_database WHERE datname = current_database()))";
 
 fn end() -> DateTime<Utc> {
     Clock::start().now() + TimeDelta::days(5)
@@ -386,14 +391,88 @@ async fn engine_record_keeps_the_siblings_of_a_row_that_the_database_refuses() {
         recorder.record(unrecorded).await;
     }
     drop(recorder);
-    recording
-        .run(tokio_util::sync::CancellationToken::new())
-        .await;
+    recording.run().await;
     let mut outcomes = Vec::new();
     for key in keys {
         outcomes.extend(scene.rows.outcomes(key).await);
     }
     assert_eq!(outcomes, ["success", "failed", "success"]);
+}
+
+/// INV-13, INV-2: through the recorder's own loop; the others do not wait until the row is free, and then it is recorded, too.
+#[tokio::test]
+async fn engine_record_of_what_another_transaction_holds_keeps_no_other_result_waiting() {
+    let scene = Scene::begin().await;
+    let node = scene.node(Runs::AcceptOnly).await;
+    let (recorder, recording) = posthorn_worker::Recorder::new(
+        scene.writer(),
+        std::sync::Arc::clone(&node.dispatcher),
+        Clock::start(),
+    );
+    let keys: Vec<_> = (0..9).map(|_| scene.fresh_key()).collect();
+    let first: Vec<_> = keys
+        .iter()
+        .map(|key| failed(*key, 1, Source::Fresh))
+        .collect();
+    scene.writer().record(&first).await.unwrap();
+    let mut other = scene.database.superuser().await;
+    let mut holding = other.begin().await.unwrap();
+    sqlx::query("SELECT FROM pending WHERE event_id = $1 FOR UPDATE")
+        .bind(keys[4].event.uuid())
+        .execute(&mut *holding)
+        .await
+        .unwrap();
+    for key in keys {
+        let unrecorded = posthorn_worker::Unrecorded {
+            fact: delivered(key, 2, Source::Pending),
+            fresh: None,
+            place: None,
+            held: true,
+        };
+        recorder.record(unrecorded).await;
+    }
+    let running = tokio::spawn(recording.run());
+    let successes = async || {
+        let count = "SELECT count(*) FROM attempts WHERE outcome = 'success'";
+        scene.rows.number(count).await
+    };
+    until("the others to be on record", AMPLE, async || {
+        (successes().await == 8).then_some(())
+    })
+    .await;
+    holding.rollback().await.unwrap();
+    drop(recorder);
+    running.await.unwrap();
+    assert_eq!(successes().await, 9);
+}
+
+/// INV-11, INV-13: the rows of a transaction whose client nobody hears any more are soon free for whoever took them over.
+#[tokio::test]
+async fn engine_record_goes_on_soon_when_another_recorder_fell_silent_in_its_transaction() {
+    let scene = Scene::begin().await;
+    let (mut writer, key) = (scene.writer(), scene.fresh_key());
+    writer
+        .record(&[failed(key, 1, Source::Fresh)])
+        .await
+        .unwrap();
+    let proxy = scene.database.proxy().await;
+    let mut silent = RecordWriter::new(scene.database.pools_through(&proxy));
+    proxy.lose(Loss {
+        marker: "UPDATE pending AS p".into(),
+        request: "COMMIT".into(),
+        lost: Lost::Everything,
+    });
+    let fact = failed(key, 2, Source::Pending);
+    let lost = tokio::spawn(async move { silent.record(&[fact]).await });
+    proxy.lost(1).await;
+    let fact = [failed(key, 2, Source::Pending)];
+    let soon = Duration::from_secs(10);
+    until("the row to be free", soon, async || {
+        writer.record(&fact).await.ok()
+    })
+    .await;
+    assert_eq!(scene.rows.pending(key).await.unwrap().n, 3);
+    lost.abort();
 }
 
 /// INV-6: the commit's answer is lost, the batch is sent again, and nothing happens twice.
@@ -438,4 +517,35 @@ async fn engine_record_sends_a_batch_again_whose_commit_was_lost_on_the_way() {
     scene.receiver.wait_for("/hook", 1, AMPLE).await;
     node.settled().await;
     assert_eq!(scene.rows.outcomes(key).await, ["failed"]);
+}
+
+/// INV-2, INV-5: its end came while the request was under way. What was delivered is not left in the dead letters.
+#[tokio::test]
+async fn engine_record_of_a_success_waits_for_whoever_lays_its_row_in_the_dead_letters() {
+    let scene = Scene::begin().await;
+    let (mut writer, key) = (scene.writer(), scene.fresh_key());
+    let failed = [failed(key, 1, Source::Fresh)];
+    writer.record(&failed).await.unwrap();
+    scene.rows.run("BEGIN").await;
+    scene
+        .rows
+        .run(
+            "WITH died AS (DELETE FROM pending RETURNING *)
+         INSERT INTO dead_letters (tenant_id, endpoint_id, event_id, type, cause, deaths, died_at)
+         SELECT tenant_id, endpoint_id, event_id, 'order.paid', 'expired', 1, now() FROM died",
+        )
+        .await;
+    let success = [delivered(key, 2, Source::Pending)];
+    let recording = writer.record(&success);
+    let expiring = async {
+        until("the recorder to wait", AMPLE, || async {
+            (scene.rows.number(WAITING).await > 0).then_some(())
+        })
+        .await;
+        scene.rows.run("COMMIT").await;
+    };
+    let (recorded, ()) = tokio::join!(recording, expiring);
+    recorded.unwrap();
+    assert!(scene.rows.dead_letter(key).await.is_none());
+    assert_eq!(scene.rows.outcomes(key).await, ["failed", "success"]);
 }

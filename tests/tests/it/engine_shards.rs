@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use posthorn_domain::limits;
 use posthorn_domain::retry::{Jitter, RetryPolicy};
 use posthorn_store::oracle;
-use posthorn_tests::engine::{AMPLE, Node, Runs, event};
+use posthorn_tests::engine::{AMPLE, Node, Runs, event, in_order};
+use posthorn_tests::proxy::{Loss, Lost};
 use posthorn_tests::receiver::{Reply, Script};
 use posthorn_tests::tenants::TestEndpoint;
 use posthorn_tests::wait::until;
+use sqlx::Connection as _;
 use tokio::task::JoinSet;
 
 use crate::engine_scene::Scene;
@@ -51,6 +54,53 @@ async fn engine_shards_of_a_node_that_is_closed_are_shared_by_the_others() {
         .await;
     step(&[&one, &two]).await;
     assert_eq!(owned(&[&one, &two]), [128, 128]);
+}
+
+/// One step of the lease of a node that has a free shard to take, while another is taking some. Answers how long it took.
+async fn step_while_another_takes(scene: &Scene, node: &Node) -> Duration {
+    let free = "UPDATE shards SET owner = NULL WHERE shard = 7";
+    assert_eq!(scene.rows.run(free).await, 1);
+    let mut other = scene.database.superuser().await;
+    let mut taking = other.begin().await.unwrap();
+    sqlx::query("SELECT pg_advisory_xact_lock(hashtext('posthorn_claim_shards'))")
+        .execute(&mut *taking)
+        .await
+        .unwrap();
+    let began = node.clock.monotonic();
+    node.keeping.run_once().await;
+    let took = node.clock.monotonic().duration_since(began);
+    taking.rollback().await.unwrap();
+    took
+}
+
+/// INV-6, INV-11: the next renewal comes while the node may still begin something; and then the shard is taken.
+#[tokio::test]
+async fn engine_shards_that_another_node_is_taking_keep_no_renewal_waiting() {
+    let scene = Scene::begin().await;
+    let node = scene.node(Runs::WithoutLease).await;
+    let took = step_while_another_takes(&scene, &node).await;
+    assert!(took < limits::LEASE_TTL / 2, "{took:?}");
+    step(&[&node]).await;
+    assert_eq!(owned(&[&node]), [256]);
+}
+
+/// INV-6, INV-11: the same where nobody answers any more, in a node's first step.
+#[tokio::test]
+async fn engine_shards_that_nobody_answers_about_keep_no_renewal_waiting() {
+    let scene = Scene::begin().await;
+    let proxy = scene.database.proxy().await;
+    proxy.lose(Loss {
+        marker: "posthorn_claim_shards".into(),
+        request: "".into(),
+        lost: Lost::Everything,
+    });
+    let database = scene.database.pools_through(&proxy);
+    let starting = Node::start(database, Runs::WithoutLease);
+    let started = tokio::time::timeout(limits::LEASE_TTL, starting).await;
+    let node = started.unwrap();
+    proxy.lost(1).await;
+    step(&[&node]).await;
+    assert_eq!(owned(&[&node]), [256]);
 }
 
 /// An endpoint in the upper half of the shards, which a node alone gives to the next.
@@ -141,11 +191,11 @@ async fn engine_shards_of_a_node_that_leaves_are_others_before_its_last_request_
     shared_by(&scene, 2).await;
     acceptor.accept(event(scene.tenant, "{}")).await.unwrap();
     scene.receiver.wait_for("/hook", 1, AMPLE).await;
-    let left = tokio::spawn(leaving.shutdown());
+    let left = tokio::spawn(leaving.shutdown(in_order()));
     shared_by(&scene, 1).await;
     assert!(!left.is_finished());
     left.await.unwrap();
-    staying.shutdown().await;
+    staying.shutdown(in_order()).await;
 }
 
 /// INV-6, G15, D18: four nodes come and go while every delivery is tried again and again; no request is made that is not
@@ -186,9 +236,9 @@ async fn engine_shards_change_hands_under_retries_and_nothing_is_sent_twice() {
     let (_, three) = scene.whole().await;
     let (_, four) = scene.whole().await;
     shared_by(&scene, 4).await;
-    one.shutdown().await;
+    one.shutdown(in_order()).await;
     shared_by(&scene, 3).await;
-    two.shutdown().await;
+    two.shutdown(in_order()).await;
     let (_, five) = scene.whole().await;
     shared_by(&scene, 3).await;
     let all = 8 * EVENTS * (FAILURES + 1);
@@ -202,7 +252,7 @@ async fn engine_shards_change_hands_under_retries_and_nothing_is_sent_twice() {
     })
     .await;
     for node in [three, four, five] {
-        node.shutdown().await;
+        node.shutdown(in_order()).await;
     }
     let lost = oracle::lost(&scene.database.pools(1, 1), 10).await.unwrap();
     let recorded = scene.rows.number("SELECT count(*) FROM attempts").await;

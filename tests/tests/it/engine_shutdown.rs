@@ -1,7 +1,7 @@
 //! An orderly end of a node: nothing open is left behind, and nothing is lost.
 
 use posthorn_store::oracle;
-use posthorn_tests::engine::{AMPLE, Parts, event};
+use posthorn_tests::engine::{AMPLE, Parts, event, in_order};
 use posthorn_tests::receiver::Reply;
 use posthorn_worker::Worker;
 
@@ -18,7 +18,7 @@ async fn with_engine(
     let worker = Worker::start(parts.whole());
     work(&acceptor).await;
     acceptor.stop();
-    worker.shutdown().await;
+    worker.shutdown(in_order()).await;
     stream
 }
 

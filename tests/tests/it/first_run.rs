@@ -18,6 +18,9 @@ use tokio::process::{Child, Command};
 /// Longer than a cluster takes to be made, on a machine that is busy with other tests.
 const AMPLE: Duration = Duration::from_secs(90);
 
+/// Half of what a start waits for its database.
+const SOON: Duration = Duration::from_secs(15);
+
 /// For a start that is refused anyway.
 const ANY: &str = "127.0.0.1:0";
 
@@ -192,6 +195,39 @@ async fn a_given_database_without_master_keys_is_refused() {
         .arg("serve")
         .env("DATABASE_URL", "postgres://posthorn_app@127.0.0.1/posthorn");
     assert_says(&refusal(command).await, &["POSTHORN_MASTER_KEYS"]);
+}
+
+/// The address takes connections and says nothing, as one behind a firewall does.
+#[tokio::test]
+async fn a_start_that_waits_for_its_database_ends_when_it_is_told_to() {
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let database = silent.local_addr().unwrap();
+    let (data, address) = (DataDir::new(), free_address());
+    let log = data.path.with_extension("log");
+    let mut command = program();
+    command
+        .args(["serve", "--listen", &address])
+        .env(
+            "DATABASE_URL",
+            format!("postgres://posthorn_app@{database}/posthorn"),
+        )
+        .env(
+            "POSTHORN_MASTER_KEYS",
+            "k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
+        )
+        .stderr(fs::File::create(&log).unwrap());
+    let mut starting = Serving {
+        child: command.spawn().unwrap(),
+        anybody: Client::new(address.parse().unwrap(), ""),
+        log,
+    };
+    until("a probe to be answered", AMPLE, async || {
+        let answer = starting.anybody.try_get("/readyz").await?;
+        (answer.status == 503).then_some(())
+    })
+    .await;
+    let stopped = tokio::time::timeout(SOON, starting.stop()).await;
+    assert!(stopped.is_ok(), "{}", starting.log());
 }
 
 #[tokio::test]

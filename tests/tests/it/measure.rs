@@ -1,5 +1,8 @@
 //! A short run of the load generator against the real program: that the measure works, and what does not depend on how
 //! fast this machine is.
+//!
+//! The bounds here are for a program that is hardly optimised, measured for three seconds on a machine that runs other tests: they
+//! tell of something that costs half as much again. `posthorn-bench` holds the program as it is delivered to tighter ones.
 
 use std::path::PathBuf;
 
@@ -7,9 +10,41 @@ use posthorn_tests::environment;
 use serde_json::Value;
 use tokio::process::Command;
 
-/// Bytes of WAL for an event of a short run: the full images of index pages, written once after each checkpoint, are shared
-/// by few events. A run of some length is held to 1,200.
-const WAL_BYTES: f64 = 1400.0;
+/// What an event may cost, its deliveries among it.
+struct Cost {
+    /// Of server and PostgreSQL, in requests of the load straight to the sink.
+    cpu: f64,
+    /// Bytes. The full images of index pages, written once after each checkpoint, are shared by the few events of a short run.
+    wal: f64,
+    statements: f64,
+}
+
+/// An event for one endpoint: 3.0 to 3.3 requests, 1,180 bytes and 0.05 statements were measured.
+const ONE: Cost = Cost {
+    cpu: 5.0,
+    wal: 1400.0,
+    statements: 0.1,
+};
+
+/// An event for ten: 14 to 17, 4,600 and 0.09.
+const TEN: Cost = Cost {
+    cpu: 25.0,
+    wal: 6000.0,
+    statements: 0.2,
+};
+
+impl Cost {
+    fn hold(&self, report: &Value) {
+        for (what, bound) in [
+            ("CPU per event, in requests of direct", self.cpu),
+            ("WAL per event, bytes", self.wal),
+            ("statements per event", self.statements),
+        ] {
+            let reached = reached(report, what);
+            assert!(reached > 0.0 && reached <= bound, "{what}: {reached}");
+        }
+    }
+}
 
 /// The median of what was reached.
 fn reached(report: &Value, what: &str) -> f64 {
@@ -60,9 +95,9 @@ fn made_folder(scenario: &str) -> PathBuf {
     folder
 }
 
-/// INV-6: without a fault nothing is sent twice. And the two costs that no machine changes: statements and WAL.
+/// INV-6: without a fault nothing is sent twice.
 #[tokio::test]
-async fn a_short_measure_loses_and_doubles_nothing_and_writes_little() {
+async fn a_short_measure_loses_and_doubles_nothing_and_costs_little() {
     let report = measured("s1").await;
     for what in [
         "lost deliveries",
@@ -75,20 +110,18 @@ async fn a_short_measure_loses_and_doubles_nothing_and_writes_little() {
         (&report["pending"], &report["dead_letters"]),
         (&0.into(), &0.into())
     );
-    let statements = reached(&report, "statements per event");
-    assert!(statements <= 0.1, "{statements} statements per event");
-    let wal = reached(&report, "WAL per event, bytes");
-    assert!(wal <= WAL_BYTES, "{wal} bytes of WAL per event");
+    ONE.hold(&report);
 }
 
-/// INV-2, INV-6: the same where each event goes to ten endpoints. What it costs depends on how much is accepted beside.
+/// INV-2, INV-6: the same where each event goes to ten endpoints.
 #[tokio::test]
-async fn a_short_measure_of_a_fan_out_loses_and_doubles_nothing() {
+async fn a_short_measure_of_a_fan_out_loses_and_doubles_nothing_and_costs_little() {
     let report = measured("s2").await;
     for what in ["lost deliveries", "doubled deliveries"] {
         assert!(reached(&report, what) < 0.5, "{what}");
     }
     assert_eq!(report["pending"], 0);
+    TEN.hold(&report);
 }
 
 /// INV-2: the server and PostgreSQL are killed in the middle of a load, and what was accepted arrives.

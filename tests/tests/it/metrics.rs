@@ -30,6 +30,35 @@ async fn series(api: &Client) -> Vec<String> {
         .collect()
 }
 
+/// Whoever meets a metric for the first time reads beside it what it is.
+#[tokio::test]
+async fn every_metric_says_what_it_is() {
+    let stage = Stage::set().await;
+    let script = Script::first(1, Reply::status(500)).then(Reply::status(200));
+    stage.receiver.script("/", script);
+    stage.endpoint("/", 100, 3).await;
+    let id = stage.api.submit("a.b", b"1").await;
+    stage.delivery(&id, "delivered").await;
+    let scraped = stage.api.get("/metrics").await;
+    let text = String::from_utf8(scraped.body.to_vec()).unwrap();
+    let named = |word: &str| {
+        let lines = text.lines().filter_map(|line| line.strip_prefix(word));
+        let names = lines.filter_map(|line| line.split_whitespace().next());
+        names.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let typed = named("# TYPE ");
+    assert!(
+        typed.contains(&"posthorn_attempts_total".to_owned()),
+        "{text}"
+    );
+    let explained = named("# HELP ");
+    let silent: Vec<_> = typed
+        .iter()
+        .filter(|name| !explained.contains(name))
+        .collect();
+    assert_eq!(silent, [] as [&String; 0]);
+}
+
 /// INV-11; G16: nothing that a caller, a tenant or a receiver chooses makes a series.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_path_type_endpoint_or_status_makes_a_series_of_its_own() {

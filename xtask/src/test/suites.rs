@@ -30,10 +30,9 @@ pub(super) fn all() -> Vec<Suite> {
     vec![
         suite("format", 90, format),
         suite("tidy", 180, rules),
-        suite("clippy", 1200, clippy),
+        suite("build", 2400, build),
         suite("queries", 600, queries),
         suite("schema", 300, dump),
-        suite("build", 1800, build),
         suite("openapi", 120, description),
         suite("tests", 1200, tests),
         suite("doctests", 400, doctests),
@@ -51,7 +50,7 @@ pub(super) fn all() -> Vec<Suite> {
 }
 
 fn format(yard: &mut Yard<'_>) -> Result<Count> {
-    let mut fmt = yard.cargo();
+    let mut fmt = yard.cargo()?;
     logged(
         fmt.args(["fmt", "--all", "--", "--check", "-l"]),
         &yard.workspace.logs()?.join("format.log"),
@@ -63,39 +62,31 @@ fn rules(yard: &mut Yard<'_>) -> Result<Count> {
     tidy::check(yard.workspace)
 }
 
-fn clippy(yard: &mut Yard<'_>) -> Result<Count> {
-    let mut clippy = yard.cargo();
-    clippy.args([
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--color",
-        "never",
-        "--",
-        "-D",
-        "warnings",
-    ]);
-    logged(&mut clippy, &yard.workspace.logs()?.join("clippy.log"))?;
+/// Everything at once, so that every later suite finds its crates built with the same features; clippy's lints and the queries'
+/// files on the way.
+fn build(yard: &mut Yard<'_>) -> Result<Count> {
+    let workspace = yard.workspace;
+    let mut build = yard.cargo()?;
+    build.args(["build", "--color", "never", "--workspace", "--all-targets"]);
+    sqlx::have_written(workspace, yard.oldest()?, &mut build)?;
+    logged(&mut build, &workspace.logs()?.join("test-build.log"))?;
+    yard.queries_written = true;
     Ok(Count::ONE_PASSED)
 }
 
 fn queries(yard: &mut Yard<'_>) -> Result<Count> {
     let workspace = yard.workspace;
-    sqlx::check(workspace, yard.oldest()?)?;
+    if yard.queries_written {
+        sqlx::compare(workspace)?;
+    } else {
+        sqlx::check(workspace, yard.oldest()?)?;
+    }
     Ok(Count::ONE_PASSED)
 }
 
 fn dump(yard: &mut Yard<'_>) -> Result<Count> {
     let workspace = yard.workspace;
     schema::check(workspace, yard.newest()?)?;
-    Ok(Count::ONE_PASSED)
-}
-
-fn build(yard: &mut Yard<'_>) -> Result<Count> {
-    // Everything at once, so that every later suite finds its crates built with the same features.
-    let mut build = yard.cargo();
-    build.args(["build", "--color", "never", "--workspace", "--all-targets"]);
-    logged(&mut build, &yard.workspace.logs()?.join("test-build.log"))?;
     Ok(Count::ONE_PASSED)
 }
 
@@ -120,7 +111,7 @@ fn newest(yard: &mut Yard<'_>) -> Result<Count> {
 }
 
 fn doctests(yard: &mut Yard<'_>) -> Result<Count> {
-    let mut doc = yard.cargo();
+    let mut doc = yard.cargo()?;
     doc.args([
         "test",
         "--doc",
@@ -150,7 +141,7 @@ fn deny(yard: &mut Yard<'_>) -> Result<Count> {
         tell("cargo-deny is not here; tidy has held its licences and bans");
         return Ok(Count::default());
     }
-    let mut deny = yard.cargo();
+    let mut deny = yard.cargo()?;
     deny.args(["deny", "--offline", "check", "licenses", "bans", "sources"]);
     logged(&mut deny, &yard.workspace.logs()?.join("deny.log"))?;
     Ok(Count::ONE_PASSED)
@@ -174,6 +165,9 @@ fn counted(mut run: Command, name: &str, yard: &Yard<'_>) -> Result<Count> {
         }
         Err(error) => {
             tell(format_args!("{error:#}"));
+            for test in Count::failed_names(&text) {
+                tell(format_args!("failed: {test}"));
+            }
             // A crash or a build that fails leaves no summary.
             count.failed = count.failed.max(1);
         }

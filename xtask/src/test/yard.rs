@@ -14,6 +14,9 @@ use crate::say::tell;
 use crate::tools::postgres::{OLDEST, Postgres};
 use crate::workspace::{Workspace, make_folder};
 
+/// `-D warnings`, as `cargo clippy` hands what stands after its `--` to the driver.
+const DENY_WARNINGS: &str = "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__";
+
 pub(super) struct Yard<'a> {
     pub(super) workspace: &'a Workspace,
     pub(super) consent: Consent,
@@ -21,6 +24,8 @@ pub(super) struct Yard<'a> {
     /// The oldest PostgreSQL that this machine has, and the newest: the wheel's.
     oldest: Option<Cluster>,
     newest: Option<Cluster>,
+    /// This run has built the workspace, and the macros of sqlx have written what they know of the queries.
+    pub(super) queries_written: bool,
 }
 
 impl<'a> Yard<'a> {
@@ -31,6 +36,7 @@ impl<'a> Yard<'a> {
             place: Place::of(workspace)?,
             oldest: None,
             newest: None,
+            queries_written: false,
         })
     }
 
@@ -79,8 +85,9 @@ impl<'a> Yard<'a> {
         Ok(folder)
     }
 
-    /// A cargo whose programs and tests see nothing of the caller's own database and settings.
-    pub(super) fn cargo(&self) -> Command {
+    /// A cargo whose programs and tests see nothing of the caller's own database and settings, and which compiles the workspace
+    /// with clippy in the compiler's place: what is compiled is linted, and no crate is compiled once for its lints and once to be run.
+    pub(super) fn cargo(&self) -> Result<Command> {
         let mut cargo = cargo::command(self.workspace);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("POSTHORN_") {
@@ -91,7 +98,12 @@ impl<'a> Yard<'a> {
             cargo.env_remove(name);
         }
         cargo.env("SQLX_OFFLINE", "true");
+        let clippy =
+            which("clippy-driver").context("clippy is not here (rustup component add clippy)")?;
         cargo
+            .env("RUSTC_WORKSPACE_WRAPPER", clippy)
+            .env("CLIPPY_ARGS", DENY_WARNINGS);
+        Ok(cargo)
     }
 
     /// Runs tests: nextest where it is, those of a `filter`; else `cargo test`, which runs all. Always the whole
@@ -102,7 +114,7 @@ impl<'a> Yard<'a> {
         postgres: &Path,
         filter: Option<&str>,
     ) -> Result<Command> {
-        let mut cargo = self.cargo();
+        let mut cargo = self.cargo()?;
         if which("cargo-nextest").is_some() {
             cargo.args([
                 "nextest",

@@ -6,10 +6,14 @@ mod fields;
 mod get;
 mod list;
 mod policy;
+mod rotate_secret;
+mod secrets;
+mod signing;
 mod update;
 
 use std::collections::BTreeMap;
 
+use posthorn_domain::compat::CompatForm;
 use posthorn_domain::endpoint::SigningScheme;
 use posthorn_domain::secret::SigningSecret;
 use posthorn_store::read;
@@ -30,6 +34,8 @@ pub(super) fn router() -> OpenApiRouter<ApiState> {
             update::update_endpoint,
             delete::delete_endpoint
         ))
+        .routes(routes!(secrets::get_endpoint_secrets))
+        .routes(routes!(rotate_secret::rotate_endpoint_secret))
 }
 
 /// Where a tenant's events go, and how.
@@ -162,9 +168,28 @@ struct Signing {
     #[schema(value_type = Vec<String>, extensions(("x-known-values" = json!(["v1", "v1a"]))))]
     schemes: Vec<SigningScheme>,
     /// What the headers' names begin with.
-    header_prefix: &'static str,
-    /// A further signature in another's form.
-    compat: Option<BTreeMap<String, String>>,
+    header_prefix: String,
+    /// A further signature in the form of another sender. Its secret is not shown here.
+    compat: Option<Compat>,
+}
+
+/// A further signature in the form of another sender.
+#[derive(Debug, Serialize, ToSchema)]
+struct Compat {
+    /// Whose form.
+    #[schema(extensions(("x-known-values" = json!(["github", "stripe", "hmac_sha256"]))))]
+    kind: &'static str,
+    /// The header that it stands in.
+    header: String,
+}
+
+impl From<&CompatForm> for Compat {
+    fn from(form: &CompatForm) -> Self {
+        Self {
+            kind: form.kind().as_str(),
+            header: form.header().to_owned(),
+        }
+    }
 }
 
 /// An endpoint and the secrets that were made for it, shown this once.
@@ -206,8 +231,8 @@ impl From<read::Endpoint> for Endpoint {
             fatal_statuses: endpoint.fatal_statuses,
             signing: Signing {
                 schemes: endpoint.signing_schemes,
-                header_prefix: fields::HEADER_PREFIX,
-                compat: None,
+                header_prefix: endpoint.header_prefix.as_str().to_owned(),
+                compat: endpoint.compat.as_ref().map(Compat::from),
             },
             body: None,
             keep_responses: endpoint.keep_responses.as_str(),

@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+pub(crate) use self::create::{Submitted, submit};
 use super::deliveries::Delivery;
 use crate::state::ApiState;
 use crate::wire::Time;

@@ -50,6 +50,24 @@ fn escapes_of_lone_surrogates_and_of_nul_are_json() {
 }
 
 #[test]
+fn what_is_special_in_a_string_is_found_wherever_it_stands() {
+    for length in 0..70 {
+        for at in 0..length {
+            let string = |special: &str| {
+                format!("\"{}{special}{}\"", "x".repeat(at), "y".repeat(length - at))
+            };
+            assert_eq!(check_json(string("\\n").as_bytes()), Ok(()));
+            for special in ["\n", "\u{0}", "\u{1f}"] {
+                let refused = check_json(string(special).as_bytes());
+                assert_eq!(refused, Err(PayloadError::Syntax(at + 1)));
+            }
+            let refused = check_json(string("\"").as_bytes());
+            assert_eq!(refused, Err(PayloadError::Syntax(at + 2)));
+        }
+    }
+}
+
+#[test]
 fn what_is_not_json_is_refused_where_it_stops_being_so() {
     use PayloadError::{End, Syntax};
     let cases = [

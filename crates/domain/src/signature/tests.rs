@@ -75,15 +75,21 @@ fn all_sixteen_vectors_verify() {
     }
 }
 
+/// B05, over the input of B01.
 #[test]
 fn the_key_is_the_decoded_secret_and_not_its_text() {
     let text = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
-    let by_text = hmac::Key::new(hmac::HMAC_SHA256, text.as_bytes());
-    let wrong = format!("v1,{}", STANDARD.encode(mac(&by_text, "msg_1", 1, b"{}")));
-    assert_ne!(
-        sign(&SigningSecret::parse(text).unwrap(), "msg_1", 1, b"{}"),
-        wrong
+    let (id, at) = ("msg_27UH4WbU6Z5A5EzD8u03UvzRbpk", 1_649_367_553);
+    let body = br#"{"email":"test@example.com","username":"test_user"}"#;
+    assert_eq!(
+        sign(&SigningSecret::parse(text).unwrap(), id, at, body),
+        "v1,tZ1I4/hDygAJgO5TYxiSd6Sd0kDW6hPenDe+bTa3Kkw="
     );
+    for wrong in [text, text.trim_start_matches("whsec_")] {
+        let by_text = hmac::Key::new(hmac::HMAC_SHA256, wrong.as_bytes());
+        let wrong = STANDARD.encode(mac(&by_text, id, at, body));
+        assert_ne!(wrong, "tZ1I4/hDygAJgO5TYxiSd6Sd0kDW6hPenDe+bTa3Kkw=");
+    }
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! What counts as an answer, and how much of it is kept.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use posthorn_domain::delivery::ErrorKind;
 use posthorn_tests::receiver::{Receiver, Reply};
 
-use crate::fixture::{answered, failed, open, post, post_within};
+use crate::fixture::{Began, answered, failed, open, post, post_within};
 
 const SHORT: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(20);
@@ -47,10 +47,10 @@ async fn a_redirect_is_an_answer_and_is_not_followed() {
             let answer = answered(post(&egress, &receiver.url("/moved")).await);
             assert_eq!(answer.status, status);
             let shown = answer
-                .headers
-                .iter()
+                .headers()
+                .into_iter()
                 .find(|(name, _)| name == "location")
-                .map(|(_, value)| value.clone());
+                .map(|(_, value)| value);
             assert_eq!(shown, location);
         }
     }
@@ -112,9 +112,13 @@ async fn endless_informational_answers_end_at_the_deadline() {
 async fn a_slow_body_after_a_good_head_is_cut_at_the_deadline() {
     let receiver = Receiver::start().await.unwrap();
     receiver.script("/", Reply::endless(b".", TICK));
-    let begun = began();
+    let begun = Began::now();
     let answer = answered(post_within(&open(), &receiver.url("/"), SHORT).await);
-    assert!(begun.elapsed_ms() < 1500, "{} ms", begun.elapsed_ms());
+    assert!(
+        begun.elapsed().as_millis() < 1500,
+        "{} ms",
+        begun.elapsed().as_millis()
+    );
     assert_eq!((answer.status, answer.cut), (200, true));
     assert!(answer.size > 0);
 }
@@ -130,12 +134,12 @@ async fn a_large_body_is_cut_at_16_kib_with_or_without_a_length() {
         Reply::raw(head).then_endless(chunk, Duration::ZERO),
     );
     for path in ["/chunked", "/length"] {
-        let begun = began();
+        let begun = Began::now();
         let answer = answered(post(&open(), &receiver.url(path)).await);
         assert!(
-            begun.elapsed_ms() < 5000,
+            begun.elapsed().as_millis() < 5000,
             "{path} {} ms",
-            begun.elapsed_ms()
+            begun.elapsed().as_millis()
         );
         assert_eq!(
             (answer.status, answer.body.len(), answer.cut),
@@ -212,18 +216,4 @@ async fn a_receiver_s_cookies_and_credentials_are_masked() {
     let text = format!("{answer:?}");
     assert!(!text.contains("canary"), "{text}");
     assert!(text.contains("shown"), "{text}");
-}
-
-struct Began(Instant);
-
-impl Began {
-    #[expect(clippy::disallowed_methods, reason = "the deadline is what is tested")]
-    fn elapsed_ms(&self) -> u128 {
-        self.0.elapsed().as_millis()
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the deadline is what is tested")]
-fn began() -> Began {
-    Began(Instant::now())
 }

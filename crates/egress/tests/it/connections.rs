@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use posthorn_domain::delivery::ErrorKind;
+use posthorn_domain::{delivery::ErrorKind, limits};
 use posthorn_tests::receiver::{Receiver, Reply, Script};
 
 use crate::fixture::{AMPLE, answered, failed, open, post, post_within};
@@ -97,6 +97,32 @@ async fn idle_connections_are_closed_within_seconds() {
     tokio::time::timeout(Duration::from_secs(5), closed)
         .await
         .expect("the idle connection is closed");
+}
+
+/// C26: endpoints that are sent to once leave no idle connections beyond the bound, and those for a moment.
+#[tokio::test]
+async fn five_thousand_endpoints_leave_no_more_idle_connections_than_are_kept() {
+    let receiver = Receiver::start_at(([0, 0, 0, 0], 0).into()).await.unwrap();
+    let (egress, port) = (open(), receiver.address().port());
+    for a in 0..100_u8 {
+        let sending = (0..50_u8).map(|b| {
+            let (egress, url) = (egress.clone(), format!("http://127.1.{a}.{b}:{port}/"));
+            tokio::spawn(async move { answered(post(&egress, &url).await) })
+        });
+        for sent in sending.collect::<Vec<_>>() {
+            sent.await.unwrap();
+        }
+        let open = receiver.open_connections();
+        assert!(open <= limits::EGRESS_IDLE_CONNECTIONS + 50, "{open}");
+    }
+    assert_eq!(receiver.requests().len(), 5_000);
+    let closed = async {
+        while receiver.open_connections() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    let closed = tokio::time::timeout(Duration::from_secs(5), closed).await;
+    closed.expect("every idle connection is closed");
 }
 
 #[tokio::test]

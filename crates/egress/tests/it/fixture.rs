@@ -1,6 +1,9 @@
 //! Clients and requests for the tests beside this.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -40,6 +43,30 @@ pub(crate) fn trusting(pem: &str) -> Egress {
         ..EgressOptions::default()
     };
     Egress::new(EgressPolicy::parse("127.0.0.0/8").unwrap(), &options).unwrap()
+}
+
+/// One that asks this name server alone, too.
+pub(crate) fn trusting_and_asking(pem: &str, server: SocketAddr) -> Egress {
+    let options = EgressOptions {
+        extra_roots: Some(pem.as_bytes().to_vec()),
+        name_servers: NameServers::Only(vec![server]),
+    };
+    Egress::new(EgressPolicy::parse("127.0.0.0/8").unwrap(), &options).unwrap()
+}
+
+/// A moment, to tell how long something took where the deadline is what is tested.
+pub(crate) struct Began(Instant);
+
+impl Began {
+    #[expect(clippy::disallowed_methods, reason = "the deadline is what is tested")]
+    pub(crate) fn now() -> Self {
+        Self(Instant::now())
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the deadline is what is tested")]
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
 }
 
 /// Sends `{}` with one header.

@@ -1,6 +1,14 @@
 //! TLS: what is trusted, what is refused and why, and HTTP/2 over it.
 
-use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -8,50 +16,23 @@ use hyper::{Request, Response, body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use posthorn_domain::{address::EgressPolicy, delivery::ErrorKind};
 use posthorn_egress::{Egress, EgressError, EgressOptions};
-use posthorn_tests::receiver::{OnAccept, Receiver};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
-use rustls::{
-    ServerConfig,
-    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+use posthorn_tests::{
+    authority::{Authority, self_signed_server},
+    name_server::{NameAnswer, NameServer},
+    receiver::{OnAccept, Receiver},
 };
+use rcgen::{CrlDistributionPoint, date_time_ymd};
+use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use crate::fixture::{AMPLE, answered, failed, open, post, post_within, trusting};
-
-type Authority = CertifiedIssuer<'static, KeyPair>;
-
-fn authority() -> Authority {
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-}
-
-/// A server's configuration with a certificate for 127.0.0.1, changed by `change` before it is signed.
-fn server(authority: &Authority, change: impl FnOnce(&mut CertificateParams)) -> ServerConfig {
-    let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-    change(&mut params);
-    let key = KeyPair::generate().unwrap();
-    let certificate = params.signed_by(&key, authority).unwrap();
-    configure(certificate.der().clone(), &key)
-}
-
-fn configure(
-    certificate: rustls::pki_types::CertificateDer<'static>,
-    key: &KeyPair,
-) -> ServerConfig {
-    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-    ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate], key)
-        .unwrap()
-}
+use crate::fixture::{
+    AMPLE, answered, failed, open, post, post_within, trusting, trusting_and_asking,
+};
 
 /// The words of the TLS failure that a server of this configuration causes.
-async fn refusal(egress: &Egress, config: ServerConfig) -> String {
-    let receiver = Receiver::start_tls(Arc::new(config)).await.unwrap();
+async fn refusal(egress: &Egress, config: Arc<ServerConfig>) -> String {
+    let receiver = Receiver::start_tls(config).await.unwrap();
     let failure = failed(post(egress, &receiver.url("/")).await, ErrorKind::Tls);
     assert_eq!(failure.remote_address, Some(receiver.address()));
     assert!(receiver.requests().is_empty());
@@ -60,10 +41,8 @@ async fn refusal(egress: &Egress, config: ServerConfig) -> String {
 
 #[tokio::test]
 async fn an_extra_root_is_trusted() {
-    let authority = authority();
-    let receiver = Receiver::start_tls(Arc::new(server(&authority, |_| ())))
-        .await
-        .unwrap();
+    let authority = Authority::new();
+    let receiver = Receiver::start_tls(authority.server()).await.unwrap();
     let egress = trusting(&authority.pem());
     answered(post(&egress, &receiver.url("/")).await);
     assert_eq!(receiver.requests().len(), 1);
@@ -71,7 +50,7 @@ async fn an_extra_root_is_trusted() {
 
 #[tokio::test]
 async fn an_unknown_issuer_is_refused_before_a_byte_of_http() {
-    let detail = refusal(&open(), server(&authority(), |_| ())).await;
+    let detail = refusal(&open(), Authority::new().server()).await;
     assert!(
         detail.starts_with("the certificate's issuer is not known"),
         "{detail}"
@@ -80,19 +59,14 @@ async fn an_unknown_issuer_is_refused_before_a_byte_of_http() {
 
 #[tokio::test]
 async fn a_self_signed_certificate_is_refused() {
-    let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new(vec!["127.0.0.1".to_owned()])
-        .unwrap()
-        .self_signed(&key)
-        .unwrap();
-    let detail = refusal(&open(), configure(certificate.der().clone(), &key)).await;
+    let detail = refusal(&open(), self_signed_server()).await;
     assert!(detail.starts_with("the certificate"), "{detail}");
 }
 
 #[tokio::test]
 async fn an_expired_certificate_is_refused() {
-    let authority = authority();
-    let config = server(&authority, |params| {
+    let authority = Authority::new();
+    let config = authority.server_with(|params| {
         params.not_after = date_time_ymd(2001, 1, 1);
     });
     assert_eq!(
@@ -103,8 +77,8 @@ async fn an_expired_certificate_is_refused() {
 
 #[tokio::test]
 async fn a_certificate_that_is_not_valid_yet_is_refused() {
-    let authority = authority();
-    let config = server(&authority, |params| {
+    let authority = Authority::new();
+    let config = authority.server_with(|params| {
         params.not_before = date_time_ymd(3000, 1, 1);
     });
     assert_eq!(
@@ -115,13 +89,141 @@ async fn a_certificate_that_is_not_valid_yet_is_refused() {
 
 #[tokio::test]
 async fn a_certificate_for_another_name_is_refused() {
-    let authority = authority();
+    let authority = Authority::new();
     let other = vec![rcgen::SanType::DnsName("other.test".try_into().unwrap())];
-    let config = server(&authority, |params| params.subject_alt_names = other);
+    let config = authority.server_with(|params| params.subject_alt_names = other);
     assert_eq!(
         refusal(&trusting(&authority.pem()), config).await,
         "the certificate is for another host name"
     );
+}
+
+/// C29.
+#[tokio::test]
+async fn a_missing_intermediate_is_told_and_a_whole_chain_is_trusted() {
+    let root = Authority::new();
+    let middle = root.intermediate();
+    let egress = trusting(&root.pem());
+    let detail = refusal(&egress, middle.server()).await;
+    assert_eq!(
+        detail,
+        "the certificate's issuer is not known; it may be self-signed, or an intermediate certificate is missing"
+    );
+    let whole = middle.server_in_chain(vec![middle.certificate()]);
+    let receiver = Receiver::start_tls(whole).await.unwrap();
+    answered(post(&egress, &receiver.url("/")).await);
+}
+
+/// C29.
+#[tokio::test]
+async fn a_certificate_signed_with_sha_1_is_refused() {
+    let authority = Authority::with_rsa();
+    let egress = trusting(&authority.pem());
+    assert_eq!(
+        refusal(&egress, authority.server_with_sha1()).await,
+        "the certificate is signed in a way that is not safe any more, such as with SHA-1"
+    );
+    let receiver = Receiver::start_tls(authority.server()).await.unwrap();
+    answered(post(&egress, &receiver.url("/")).await);
+}
+
+/// C29: whether a certificate was revoked is asked of nobody; what it names to be asked is an address that a stranger chose (INV-8).
+#[tokio::test]
+async fn nobody_is_asked_whether_a_certificate_was_revoked() {
+    let authority = Authority::new();
+    let list = Receiver::start().await.unwrap();
+    let uris = vec![list.url("/revoked.crl")];
+    let config = authority.server_with(|params| {
+        params.crl_distribution_points = vec![CrlDistributionPoint { uris }];
+    });
+    let receiver = Receiver::start_tls(config).await.unwrap();
+    answered(post(&trusting(&authority.pem()), &receiver.url("/")).await);
+    assert_eq!(list.connections(), 0);
+}
+
+/// A `ServerHello` of this version that chooses this cipher suite (RFC 5246, 7.4.1.3).
+const TLS_1_0: &[u8] = b"\x16\x03\x01\x00\x2a\x02\x00\x00\x26\x03\x01\
+    01234567890123456789012345678901\x00\x00\x2f\x00";
+const TLS_1_2_CBC: &[u8] = b"\x16\x03\x03\x00\x2a\x02\x00\x00\x26\x03\x03\
+    01234567890123456789012345678901\x00\xc0\x13\x00";
+
+/// C31: no byte of HTTP is sent, and the words say what to look at.
+#[tokio::test]
+async fn outdated_tls_and_what_is_no_tls_are_told_apart() {
+    let outdated = "the endpoint offers neither TLS 1.2 nor 1.3 with a current cipher suite";
+    for (what, words) in [
+        (OnAccept::Say(TLS_1_0), outdated),
+        (OnAccept::Say(TLS_1_2_CBC), outdated),
+        // The alerts protocol_version, handshake_failure, unrecognized_name (RFC 8446, 6).
+        (OnAccept::Say(b"\x15\x03\x01\x00\x02\x02\x46"), outdated),
+        (
+            OnAccept::Say(b"\x15\x03\x03\x00\x02\x02\x28"),
+            "the endpoint refused the handshake; it may offer only outdated cipher suites, or want a client certificate",
+        ),
+        (
+            OnAccept::Say(b"\x15\x03\x03\x00\x02\x02\x70"),
+            "the endpoint refused the handshake (alert UnrecognisedName)",
+        ),
+        (
+            OnAccept::Say(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+            "the endpoint does not speak TLS on this port",
+        ),
+        (
+            OnAccept::Say(b""),
+            "the endpoint closed the connection during the handshake",
+        ),
+        (
+            OnAccept::ResetAfter(5),
+            "the endpoint reset the connection during the handshake",
+        ),
+    ] {
+        let receiver = Receiver::start().await.unwrap();
+        receiver.on_accept(what);
+        let url = receiver.url("/").replace("http:", "https:");
+        let failure = failed(post(&open(), &url).await, ErrorKind::Tls);
+        assert_eq!(failure.detail, words, "{what:?}");
+        assert_eq!(failure.remote_address, Some(receiver.address()));
+    }
+}
+
+/// C37: the question, SNI and Host have one spelling of the host, which has no final dot.
+#[tokio::test]
+async fn a_host_has_one_spelling_in_the_question_the_handshake_and_the_request() {
+    let hosts = [
+        ("b\u{fc}cher.test", "xn--bcher-kva.test"),
+        ("xn--bcher-kva.test", "xn--bcher-kva.test"),
+        ("fa\u{df}.test", "xn--fa-hia.test"),
+        ("EXAMPLE.TEST.", "example.test"),
+    ];
+    let authority = Authority::new();
+    let names = hosts.map(|(_, canonical)| canonical);
+    let receiver = Receiver::start_tls(authority.server_of(&names))
+        .await
+        .unwrap();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&asked);
+    let server = NameServer::start(move |name, _, _| {
+        seen.lock().unwrap().push(name.to_owned());
+        NameAnswer::Addresses(vec![[127, 0, 0, 1].into()])
+    });
+    let server = server.await.unwrap();
+    let port = receiver.address().port();
+    for (written, canonical) in hosts {
+        // A client of its own, so that a kept connection does not save the question.
+        let egress = trusting_and_asking(&authority.pem(), server.address());
+        answered(post(&egress, &format!("HTTPS://{written}:{port}/")).await);
+        let request = receiver.requests().pop().unwrap();
+        let host = format!("{canonical}:{port}");
+        assert_eq!(request.header("host"), Some(host.as_str()), "{written}");
+        let name = receiver.server_names().pop().unwrap();
+        assert_eq!(name.as_deref(), Some(canonical), "{written}");
+        let asked = std::mem::take(&mut *asked.lock().unwrap());
+        assert!(
+            asked.iter().all(|name| name == canonical),
+            "{written}: {asked:?}"
+        );
+        assert!(!asked.is_empty(), "{written}");
+    }
 }
 
 #[tokio::test]
@@ -153,15 +255,18 @@ fn extra_roots_that_hold_no_certificate_are_an_error_at_the_start() {
     assert!(matches!(built, Err(EgressError::NoRootsGiven)));
 }
 
-/// An HTTP/2 server that answers with the request's body.
-async fn http2_server(authority: &Authority, max_streams: u32) -> SocketAddr {
-    let mut config = server(authority, |_| ());
+/// An HTTP/2 server that answers with the request's body, and how many connections it has accepted.
+async fn http2_server(authority: &Authority, max_streams: u32) -> (SocketAddr, Arc<AtomicUsize>) {
+    let mut config = authority.server().as_ref().clone();
     config.alpn_protocols = vec![b"h2".to_vec()];
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let acceptor = TlsAcceptor::from(Arc::new(config));
+    let connections = Arc::new(AtomicUsize::new(0));
+    let accepted = Arc::clone(&connections);
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
+            accepted.fetch_add(1, Ordering::SeqCst);
             let stream = acceptor.accept(stream).await.unwrap();
             let echo = service_fn(|request: Request<Incoming>| async move {
                 let body = request
@@ -178,13 +283,13 @@ async fn http2_server(authority: &Authority, max_streams: u32) -> SocketAddr {
             tokio::spawn(builder.serve_connection(TokioIo::new(stream), echo));
         }
     });
-    address
+    (address, connections)
 }
 
 #[tokio::test]
 async fn http2_is_spoken_where_it_is_offered() {
-    let authority = authority();
-    let address = http2_server(&authority, 100).await;
+    let authority = Authority::new();
+    let (address, _) = http2_server(&authority, 100).await;
     let answer = answered(post(&trusting(&authority.pem()), &format!("https://{address}/")).await);
     assert_eq!(
         (answer.status, answer.body.as_ref()),
@@ -195,8 +300,8 @@ async fn http2_is_spoken_where_it_is_offered() {
 
 #[tokio::test]
 async fn an_http2_server_that_takes_one_stream_at_a_time_gets_all() {
-    let authority = authority();
-    let address = http2_server(&authority, 1).await;
+    let authority = Authority::new();
+    let (address, _) = http2_server(&authority, 1).await;
     let egress = trusting(&authority.pem());
     let senders: Vec<_> = (0..50)
         .map(|_| {
@@ -207,4 +312,23 @@ async fn an_http2_server_that_takes_one_stream_at_a_time_gets_all() {
     for sender in senders {
         assert_eq!(answered(sender.await.unwrap()).status, 200);
     }
+}
+
+#[tokio::test]
+async fn requests_to_an_http2_origin_share_a_connection() {
+    let authority = Authority::new();
+    let (address, connections) = http2_server(&authority, 100).await;
+    let egress = trusting(&authority.pem());
+    let url = format!("https://{address}/");
+    answered(post(&egress, &url).await);
+    let senders: Vec<_> = (0..50)
+        .map(|_| {
+            let (egress, url) = (egress.clone(), url.clone());
+            tokio::spawn(async move { post(&egress, &url).await })
+        })
+        .collect();
+    for sender in senders {
+        answered(sender.await.unwrap());
+    }
+    assert_eq!(connections.load(Ordering::SeqCst), 1);
 }

@@ -92,8 +92,8 @@ async fn examine_inside(
         Err(error) => return vec![Finding::bad("login", error.to_string())],
     };
     let keys = match master_keys::prove(master_keys, data_dir, &login).await {
-        Ok(true) => Finding::good("master keys", "they open what is sealed here"),
-        Ok(false) => Finding::good("master keys", "none given, so not looked at"),
+        Ok(Some(_)) => Finding::good("master keys", "they open what is sealed here"),
+        Ok(None) => Finding::good("master keys", "none given, so not looked at"),
         Err(error) => Finding::bad("master keys", format!("{error:#}")),
     };
     let user = Finding::good("login", login.user());

@@ -1,12 +1,15 @@
 //! A verb's time with the database: opened, made fit as `serve` would, and let go of whatever happens.
 
 use anyhow::Context as _;
+use posthorn_domain::seal::KeyRing;
 use posthorn_store::clock::Clock;
 use posthorn_store::database::Database;
 use posthorn_store::migrate::{self, Login};
 
 use super::{CommonFlags, DatabaseFlags};
 use crate::database::Reach;
+use crate::managed::Cluster;
+use crate::master_keys;
 
 /// What a verb works with.
 pub(super) struct Session {
@@ -31,6 +34,31 @@ pub(super) async fn with<T>(
         Ok(login) => run(&login, verb).await,
         Err(error) => Err(error.into()),
     };
+    reach.close().await?;
+    done
+}
+
+/// The same, with the master keys, which are proved and not made.
+///
+/// # Errors
+/// As [`with`], and when there are no master keys or others than those that sealed.
+pub(super) async fn with_ring<T>(
+    common: &CommonFlags,
+    flags: &DatabaseFlags,
+    verb: impl AsyncFnOnce(&Session, &KeyRing) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let (settings, environment) = common.settings(flags)?;
+    let reach = Reach::open(&settings.database, &environment).await?;
+    let data_dir = reach.cluster().map(Cluster::data_dir);
+    let given = settings.master_keys.as_ref();
+    let done = async {
+        let login = reach.ready_login(settings.migrate).await?;
+        let ring = master_keys::prove(given, data_dir, &login)
+            .await?
+            .context("there are no master keys: set POSTHORN_MASTER_KEYS")?;
+        run(&login, async |session| verb(session, &ring).await).await
+    }
+    .await;
     reach.close().await?;
     done
 }

@@ -1,27 +1,34 @@
 //! The listeners and their connections: HTTP/1.1, bounded in number, in the size of a request's head and
 //! in the time that a head may take, so that slow or idle clients cost the others nothing (INV-11).
 //!
+//! When the node stops nobody is reset who could not know: those who have connected are heard, a request that was on its way is
+//! answered with `Connection: close`, and only then is a connection closed on which nothing is asked.
+//!
 //! HTTP/2 without TLS is not spoken: what stands in front of Posthorn ends TLS and speaks HTTP/1.1 to it.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::Router;
 use axum::body::Body;
-use axum::extract::ConnectInfo;
-use axum::http::Request;
+use axum::extract::{ConnectInfo, Request};
+use axum::http::{self, HeaderValue, header};
+use axum::response::Response;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use ipnet::IpNet;
 use posthorn_domain::limits;
+use posthorn_domain::shutdown::Deadline;
 use posthorn_store::clock::Clock;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
@@ -30,6 +37,22 @@ use super::peer;
 
 /// Pause after the kernel could not give a connection: it is out of descriptors or memory.
 const AFTER_A_REFUSAL: Duration = Duration::from_millis(100);
+
+/// What a listener serves. Cheap to clone: each request has its own.
+pub(super) trait Site: Clone + Send + Sync + 'static {
+    /// The answer to a request of `caller`.
+    fn answer(self, request: Request, caller: SocketAddr) -> impl Future<Output = Response> + Send;
+}
+
+impl Site for Router {
+    async fn answer(self, mut request: Request, caller: SocketAddr) -> Response {
+        request.extensions_mut().insert(ConnectInfo(caller));
+        match self.oneshot(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+}
 
 /// A socket that is bound.
 pub(super) struct Listener {
@@ -68,6 +91,8 @@ pub(super) struct Connections {
     head_within: Duration,
     open: Arc<Semaphore>,
     running: TaskTracker,
+    /// Each answer is the last on its connection.
+    leaving: Arc<AtomicBool>,
     /// Stop accepting; end each connection after the request under way.
     stopping: CancellationToken,
     /// End everything now.
@@ -82,27 +107,37 @@ impl Connections {
             head_within: limits::REQUEST_HEAD_WAIT,
             open: Arc::new(Semaphore::new(limits::CONNECTIONS)),
             running: TaskTracker::new(),
+            leaving: Arc::default(),
             stopping: CancellationToken::new(),
             ending: CancellationToken::new(),
         }
     }
 
-    /// Serves `router` to whoever connects, until [`Connections::drain`].
-    pub(super) fn serve(&self, listener: Listener, router: Router) {
+    /// Serves `site` to whoever connects, until [`Connections::drain`].
+    pub(super) fn serve(&self, listener: Listener, site: impl Site) {
         let accepting = self.clone();
         self.running.spawn(async move {
             tokio::select! {
-                () = accepting.accept(&listener, &router) => {}
+                biased;
                 () = accepting.stopping.cancelled() => {}
+                () = accepting.accept(&listener, &site) => {}
             }
+            accepting.accept_last(listener, &site);
         });
     }
 
+    /// From here on every answer asks its caller to come by another connection the next time.
+    pub(super) fn send_away(&self) {
+        self.leaving.store(true, Ordering::Relaxed);
+    }
+
     /// Stops accepting, lets requests under way end, and cuts what has not ended in time.
-    pub(super) async fn drain(&self) {
+    pub(super) async fn drain(&self, deadline: Deadline) {
+        self.send_away();
         self.stopping.cancel();
         self.running.close();
-        if tokio::time::timeout(limits::SHUTDOWN_CALLERS_WAIT, self.running.wait())
+        let left = deadline.left(limits::SHUTDOWN_CALLERS, self.clock.monotonic());
+        if tokio::time::timeout(left, self.running.wait())
             .await
             .is_err()
         {
@@ -115,20 +150,14 @@ impl Connections {
         }
     }
 
-    async fn accept(&self, listener: &Listener, router: &Router) {
+    async fn accept(&self, listener: &Listener, site: &impl Site) {
         loop {
             // Never closed, so that a permit always comes.
             let Ok(permit) = self.open.clone().acquire_owned().await else {
                 return;
             };
             match listener.socket.accept().await {
-                Ok((stream, peer)) => {
-                    let (connection, router) = (self.clone(), router.clone());
-                    self.running.spawn(async move {
-                        connection.speak(stream, peer, router).await;
-                        drop(permit);
-                    });
-                }
+                Ok((stream, peer)) => self.heard(stream, peer, site, permit),
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     self.clock.sleep(AFTER_A_REFUSAL).await;
@@ -137,29 +166,72 @@ impl Connections {
         }
     }
 
-    async fn speak(&self, stream: TcpStream, peer: SocketAddr, router: Router) {
+    /// Those who have connected and were not heard yet: closing the listener would reset them.
+    fn accept_last(&self, listener: Listener, site: &impl Site) {
+        // Asked directly: what the runtime knows of it may be a moment old.
+        let Ok(socket) = listener.socket.into_std() else {
+            return;
+        };
+        while let Ok(permit) = Arc::clone(&self.open).try_acquire_owned()
+            && let Ok((stream, peer)) = socket.accept()
+            && stream.set_nonblocking(true).is_ok()
+            && let Ok(stream) = TcpStream::from_std(stream)
+        {
+            self.heard(stream, peer, site, permit);
+        }
+    }
+
+    fn heard(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        site: &impl Site,
+        permit: OwnedSemaphorePermit,
+    ) {
+        let (connection, site) = (self.clone(), site.clone());
+        self.running.spawn(async move {
+            connection.speak(stream, peer, site).await;
+            drop(permit);
+        });
+    }
+
+    async fn speak(&self, stream: TcpStream, peer: SocketAddr, site: impl Site) {
         // Answers are small and whole: waiting for more to send only delays them.
         if stream.set_nodelay(true).is_err() {
             return;
         }
-        let trusted = Arc::clone(&self.trusted);
-        let service = service_fn(move |mut request: Request<Incoming>| {
-            let caller = peer::caller(peer, request.headers(), &trusted);
-            request.extensions_mut().insert(ConnectInfo(caller));
-            router.clone().oneshot(request.map(Body::new))
+        let service = service_fn(|request: http::Request<Incoming>| {
+            let caller = peer::caller(peer, request.headers(), &self.trusted);
+            let site = site.clone();
+            async move {
+                let mut answer = site.answer(request.map(Body::new), caller).await;
+                if self.leaving.load(Ordering::Relaxed) {
+                    let close = HeaderValue::from_static("close");
+                    answer.headers_mut().insert(header::CONNECTION, close);
+                }
+                Ok::<_, Infallible>(answer)
+            }
         });
+        // Its own bound on headers is `limits::REQUEST_HEADERS`, too. Told so it would keep those of each request on the heap.
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
             .header_read_timeout(self.head_within)
-            .max_headers(limits::REQUEST_HEADERS)
             .max_buf_size(limits::REQUEST_HEAD_BYTES);
         let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
             () = self.stopping.cancelled() => {
-                connection.as_mut().graceful_shutdown();
+                let last = async {
+                    // A request may be on its way that was sent before its sender could know.
+                    tokio::select! {
+                        ended = connection.as_mut() => return ended,
+                        () = self.clock.sleep(limits::SHUTDOWN_LAST_REQUESTS) => {}
+                    }
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                };
                 tokio::select! {
-                    ended = connection => ended,
+                    ended = last => ended,
                     () = self.ending.cancelled() => Ok(()),
                 }
             }
@@ -252,6 +324,44 @@ mod tests {
         assert_eq!(&first, b"HTTP/1.1 431");
     }
 
+    /// INV-11: the bound is hyper's own, so that another version could move it.
+    #[tokio::test]
+    async fn a_head_with_more_fields_than_the_limit_is_refused() {
+        let (_connections, address) = serve(Router::new().route("/", get(async || "served"))).await;
+        // Host and Connection are fields, too.
+        for (more, said) in [(0, "200"), (1, "431")] {
+            let fields = "x: 1\r\n".repeat(limits::REQUEST_HEADERS - 2 + more);
+            let head = format!("GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{fields}\r\n");
+            let answer = rest(send(address, head.as_bytes()).await).await;
+            assert_eq!(answer.get(9..12), Some(said));
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_has_connected_and_was_not_heard_yet_is_answered_as_the_node_stops() {
+        let (connections, address) = serve(Router::new().route("/", get(async || "served"))).await;
+        // The kernel takes them; nothing has run here meanwhile.
+        let waiting: Vec<_> = (0..8)
+            .map(|_| {
+                let mut stream = std::net::TcpStream::connect(address).unwrap();
+                std::io::Write::write_all(&mut stream, b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+                    .unwrap();
+                stream.set_nonblocking(true).unwrap();
+                TcpStream::from_std(stream).unwrap()
+            })
+            .collect();
+        connections
+            .drain(Deadline::begun(connections.clock.monotonic()))
+            .await;
+        for stream in waiting {
+            let answer = rest(stream).await;
+            assert!(
+                answer.contains("connection: close") && answer.ends_with("served"),
+                "{answer}"
+            );
+        }
+    }
+
     #[tokio::test]
     async fn a_request_under_way_is_answered_while_the_node_stops() {
         let (began, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
@@ -264,7 +374,8 @@ mod tests {
         let (connections, address) = serve(Router::new().route("/", get(slow))).await;
         let stream = send(address, b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
         began.notified().await;
-        let draining = tokio::spawn(async move { connections.drain().await });
+        let deadline = Deadline::begun(connections.clock.monotonic());
+        let draining = tokio::spawn(async move { connections.drain(deadline).await });
         // The listener is gone as soon as draining has begun.
         while TcpStream::connect(address).await.is_ok() {
             tokio::task::yield_now().await;

@@ -10,10 +10,13 @@ use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
+use posthorn_api::Submissions;
 use serde_json::json;
 use tower::ServiceExt as _;
 
+use super::connections::Site;
 use super::readiness::Readiness;
+use crate::assemble::Pages;
 use crate::telemetry::Metrics;
 
 /// The content type of Prometheus' text format.
@@ -32,7 +35,7 @@ pub(super) struct Front {
     readiness: Readiness,
     /// `None` when metrics have a listener of their own.
     metrics: Option<Metrics>,
-    parts: Arc<OnceLock<Router>>,
+    parts: Arc<OnceLock<Pages>>,
 }
 
 impl Front {
@@ -45,18 +48,41 @@ impl Front {
     }
 
     /// From here on everything but probes and metrics goes to `parts`.
-    pub(super) fn open(&self, parts: Router) {
+    pub(super) fn open(&self, parts: Pages) {
         // The engine is started once.
         let _ = self.parts.set(parts);
     }
 
-    pub(super) fn router(&self) -> Router {
-        Router::new()
+    /// All of it, for the listener.
+    pub(super) fn served(&self) -> Served {
+        let router = Router::new()
             .route("/livez", get(livez))
             .route("/readyz", get(readyz))
             .route("/metrics", get(metrics))
             .fallback(forward)
-            .with_state(self.clone())
+            .with_state(self.clone());
+        Served {
+            parts: Arc::clone(&self.parts),
+            router,
+        }
+    }
+}
+
+/// What the main listener serves: a submitted event at once, everything else through the router.
+#[derive(Clone)]
+pub(super) struct Served {
+    parts: Arc<OnceLock<Pages>>,
+    router: Router,
+}
+
+impl Site for Served {
+    async fn answer(self, request: Request, caller: SocketAddr) -> Response {
+        if Submissions::takes(&request)
+            && let Some(submissions) = self.parts.get().and_then(|pages| pages.submissions.clone())
+        {
+            return submissions.answer(request).await;
+        }
+        self.router.answer(request, caller).await
     }
 }
 
@@ -104,7 +130,7 @@ async fn forward(State(front): State<Front>, request: Request) -> Response {
     let Some(parts) = front.parts.get() else {
         return come_again();
     };
-    match parts.clone().oneshot(request).await {
+    match parts.router.clone().oneshot(request).await {
         Ok(response) => response,
         Err(never) => match never {},
     }
@@ -146,11 +172,16 @@ mod tests {
         if let Some(forwarded) = forwarded {
             request = request.header("X-Forwarded-For", forwarded);
         }
-        let mut request = request.body(Body::empty()).unwrap();
-        request
-            .extensions_mut()
-            .insert(ConnectInfo(peer.parse::<SocketAddr>().unwrap()));
-        front.router().oneshot(request).await.unwrap().status()
+        let request = request.body(Body::empty()).unwrap();
+        let answer = front.served().answer(request, peer.parse().unwrap());
+        answer.await.status()
+    }
+
+    fn pages(router: Router) -> Pages {
+        Pages {
+            router,
+            submissions: None,
+        }
     }
 
     fn front() -> Front {
@@ -177,7 +208,9 @@ mod tests {
     #[tokio::test]
     async fn everything_else_goes_to_the_parts_once_they_are_there() {
         let front = front();
-        front.open(Router::new().route("/v1/events", get(async || StatusCode::IM_A_TEAPOT)));
+        front.open(pages(
+            Router::new().route("/v1/events", get(async || StatusCode::IM_A_TEAPOT)),
+        ));
         assert_eq!(
             status_of(&front, "/v1/events", "10.0.0.1:1", None).await,
             StatusCode::IM_A_TEAPOT
@@ -191,7 +224,7 @@ mod tests {
     #[tokio::test]
     async fn metrics_are_for_this_machine_and_not_for_whom_a_proxy_speaks() {
         let front = front();
-        front.open(Router::new());
+        front.open(pages(Router::new()));
         assert_eq!(
             status_of(&front, "/metrics", "127.0.0.1:1", None).await,
             StatusCode::OK

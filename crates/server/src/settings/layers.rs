@@ -40,7 +40,7 @@ const fn secret(key: &'static str) -> Known {
 }
 
 /// Every setting.
-pub(super) const KNOWN: [Known; 21] = [
+pub(super) const KNOWN: [Known; 22] = [
     plain("listen"),
     plain("public_url"),
     plain("trusted_proxies"),
@@ -62,6 +62,7 @@ pub(super) const KNOWN: [Known; 21] = [
     plain("tenant_connections"),
     plain("retention_days"),
     plain("dead_letter_retention_days"),
+    plain("shutdown_pause_seconds"),
 ];
 
 /// Values given on the command line; they win.

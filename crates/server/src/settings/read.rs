@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use posthorn_domain::address::EgressPolicy;
 use posthorn_domain::retention::{Days, Retention};
@@ -49,6 +50,7 @@ impl Settings {
                 tenant: layers.take("tenant_connections", 8, connections),
             },
             retention: layers.retention(),
+            shutdown_pause: layers.take("shutdown_pause_seconds", Duration::ZERO, value::pause),
             // Any value does when a problem was found: it is not returned.
             database: database.unwrap_or(DatabaseSettings::Managed {
                 data_dir: PathBuf::new(),

@@ -420,6 +420,19 @@ fn events_are_kept_for_30_days_and_dead_letters_for_90_unless_somebody_decides_o
 }
 
 #[test]
+fn a_pause_before_the_end_is_a_number_of_seconds_up_to_five_minutes() {
+    let name = "POSTHORN_SHUTDOWN_PAUSE_SECONDS";
+    let pause = |text| read_with_base(&[(name, text)]).map(|read| read.shutdown_pause);
+    assert_eq!(read_with_base(&[]).unwrap().shutdown_pause, Duration::ZERO);
+    assert_eq!(pause("0").unwrap(), Duration::ZERO);
+    assert_eq!(pause("300").unwrap(), Duration::from_mins(5));
+    for wrong in ["301", "-1", "1.5", "5s"] {
+        let said = pause(wrong).unwrap_err().to_string();
+        assert!(said.contains(name) && said.contains("300"), "{said}");
+    }
+}
+
+#[test]
 fn every_setting_has_a_row_in_the_page_for_operators_and_no_other_has() {
     let page = include_str!("../../../../docs/settings.md");
     let rows = page

@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::Read as _;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use ipnet::IpNet;
 use posthorn_domain::limits;
@@ -106,6 +107,15 @@ pub(super) fn items(text: &str) -> impl Iterator<Item = &str> {
     text.split(',')
         .map(str::trim)
         .filter(|item| !item.is_empty())
+}
+
+/// The pause between "not ready" and "no longer listening", in whole seconds.
+pub(super) fn pause(text: &str) -> Result<Duration, String> {
+    let most = limits::SHUTDOWN_PAUSE_MOST;
+    let pause = text.parse().ok().map(Duration::from_secs);
+    pause
+        .filter(|pause| *pause <= most)
+        .ok_or_else(|| format!("must be a number of seconds from 0 to {}", most.as_secs()))
 }
 
 /// `on` or `off`.

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use posthorn_domain::limits;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::AcceptorParts;
 use super::lane::Lane;
@@ -44,24 +45,38 @@ impl Queues {
 /// Takes what is queued and makes it durable.
 pub struct Batcher {
     small: Lane,
+    /// A second connection for small events: while one flush waits for the disk, another is put together and written.
+    beside: Lane,
     large: Lane,
 }
 
 impl Batcher {
     pub(super) fn new(parts: AcceptorParts, queues: Queues, away: &Arc<AtomicBool>) -> Self {
+        let small = || {
+            let (parts, queue) = (parts.clone(), queues.small.clone());
+            Lane::new(lease::SMALL, parts, queue, Arc::clone(away))
+        };
         Self {
-            small: Lane::new(lease::SMALL, parts.clone(), queues.small, Arc::clone(away)),
+            small: small(),
+            beside: small(),
             large: Lane::new(lease::LARGE, parts, queues.large, Arc::clone(away)),
         }
     }
 
-    /// Flushes until `stop`, then what is queued, then ends.
+    /// Flushes until `stop`, then what is queued, then ends. Dropped, it ends where it stands: what was not confirmed stays open,
+    /// and whoever waits for it hears that it is not known.
     pub async fn run(self, stop: CancellationToken) {
         // A task of its own: to put a statement of large payloads together takes its time.
-        let large = tokio::spawn(self.large.run(stop.clone()));
+        let others = [
+            tokio::spawn(self.large.run(stop.clone())),
+            tokio::spawn(self.beside.run_beside(stop.clone())),
+        ]
+        .map(AbortOnDropHandle::new);
         self.small.run(stop).await;
-        if let Err(error) = large.await {
-            tracing::error!(%error, "the lane of large events ended by itself");
+        for other in others {
+            if let Err(error) = other.await {
+                tracing::error!(%error, "a lane of the batcher ended by itself");
+            }
         }
     }
 }

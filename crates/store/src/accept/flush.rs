@@ -91,7 +91,6 @@ impl FlushError {
 }
 
 /// The arrays of one statement. Endpoint lists travel as one flat array, sliced by offset and length.
-#[derive(Default)]
 struct Columns<'a> {
     tenants: Vec<Uuid>,
     ids: Vec<Uuid>,
@@ -109,8 +108,27 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
+    /// Columns with room for so many rows.
+    fn with_room_for(rows: usize) -> Self {
+        Self {
+            tenants: Vec::with_capacity(rows),
+            ids: Vec::with_capacity(rows),
+            types: Vec::with_capacity(rows),
+            occurred: Vec::with_capacity(rows),
+            content_types: Vec::with_capacity(rows),
+            codecs: Vec::with_capacity(rows),
+            sizes: Vec::with_capacity(rows),
+            payloads: Vec::with_capacity(rows),
+            metadata: Vec::with_capacity(rows),
+            headers: Vec::with_capacity(rows),
+            offsets: Vec::with_capacity(rows),
+            lengths: Vec::with_capacity(rows),
+            endpoints: Vec::with_capacity(rows),
+        }
+    }
+
     fn of(rows: &'a [Row]) -> Self {
-        let mut columns = Self::default();
+        let mut columns = Self::with_room_for(rows.len());
         for row in rows {
             columns.tenants.push(row.new.tenant.uuid());
             columns.ids.push(row.id.uuid());

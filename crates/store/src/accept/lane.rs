@@ -7,12 +7,13 @@ mod doubts;
 mod keyed;
 mod pace;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use posthorn_domain::id::EndpointId;
+use posthorn_domain::id::{EndpointId, IdSet};
 use posthorn_domain::limits;
 use sqlx::PgConnection;
 use tokio::sync::mpsc;
@@ -26,7 +27,7 @@ use super::queue::{Next, Queue};
 use super::{AcceptError, Accepted, AcceptorParts, FreshEvent};
 use crate::clock::Clock;
 use crate::configuration::ConfigCache;
-use crate::database::Database;
+use crate::database::{Database, answered, unanswered};
 use crate::due::DueHint;
 use crate::shards::Shards;
 use crate::stream::{Stream, StreamKeeper};
@@ -69,6 +70,8 @@ impl Lane {
             clock,
             dispatch,
             due,
+            // Of those who come, not of what is written.
+            backpressure: _,
         } = parts;
         Self {
             number,
@@ -90,7 +93,24 @@ impl Lane {
     /// Flushes until `stop`, then what is queued, then ends.
     pub(super) async fn run(mut self, stop: CancellationToken) {
         while let Some(batch) = self.next(&stop).await {
-            self.settle(batch, &stop).await;
+            self.settle(batch).await;
+        }
+    }
+
+    /// Flushes beside the lane itself whatever is worth a flush of its own, until `stop`.
+    pub(super) async fn run_beside(mut self, stop: CancellationToken) {
+        while !stop.is_cancelled() {
+            let batch = tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                batch = self.queue.take_crowd() => batch,
+            };
+            self.settle(batch).await;
+            // Whoever finds the database away has to find out when it is back: the others may have nothing to do.
+            while self.away.load(Ordering::Acquire) && !stop.is_cancelled() {
+                self.clock.sleep(PAUSE).await;
+                self.look_again().await;
+            }
         }
     }
 
@@ -147,26 +167,13 @@ impl Lane {
         }
     }
 
-    /// Flushes until every row is answered, or the shutdown's patience ends: then what is left stays open.
-    async fn settle(&mut self, rows: Vec<Row>, stop: &CancellationToken) {
+    /// Flushes until every row is answered.
+    async fn settle(&mut self, rows: Vec<Row>) {
         let mut batches = VecDeque::from([rows]);
-        let mut give_up_at = None;
         while let Some(rows) = batches.pop_front() {
-            if rows.is_empty() {
-                continue;
+            if !rows.is_empty() {
+                batches.extend(self.round(rows).await);
             }
-            if stop.is_cancelled() {
-                let at = *give_up_at
-                    .get_or_insert_with(|| self.clock.monotonic() + limits::SHUTDOWN_FLUSH_WAIT);
-                if self.clock.monotonic() > at {
-                    tracing::warn!(
-                        rows = rows.len(),
-                        "shut down before the database confirmed; recovery will find them"
-                    );
-                    return;
-                }
-            }
-            batches.extend(self.round(rows).await);
         }
     }
 
@@ -184,7 +191,7 @@ impl Lane {
             flush::flush(connection, (stream.id(), self.number), &rows),
         )
         .await
-        .unwrap_or(Err(FlushError::Unknown(sqlx::Error::PoolTimedOut)));
+        .unwrap_or_else(|_| Err(FlushError::Unknown(unanswered())));
         match flushed {
             Ok(flushed) => {
                 self.back();
@@ -222,12 +229,12 @@ impl Lane {
         self.connect().await?;
         let stream = match self.keeper.present() {
             Some(stream) if !stream.is_closed() => stream,
-            stale => answered(self.keeper.reopen(stale.as_ref())).await?,
+            stale => answered(limits::STEP, self.keeper.reopen(stale.as_ref())).await?,
         };
         if stream.may_begin(&self.clock) {
             Ok(stream)
         } else {
-            Err(sqlx::Error::PoolTimedOut)
+            Err(not_renewed())
         }
     }
 
@@ -274,11 +281,15 @@ impl Lane {
         if !flushed.open {
             tracing::warn!(stream = stream.id(), "another node closed this stream");
         }
-        let written: HashSet<Uuid> = flushed.written.iter().copied().collect();
-        let (done, left): (Vec<_>, Vec<_>) = rows
-            .into_iter()
-            .partition(|row| written.contains(&row.id.uuid()));
-        for mut row in done {
+        let written: IdSet<Uuid> = flushed.written.iter().copied().collect();
+        let accepted = u64::try_from(written.len()).unwrap_or(u64::MAX);
+        metrics::counter!("posthorn_events_accepted_total").increment(accepted);
+        let mut left = Vec::new();
+        for mut row in rows {
+            if !written.contains(&row.id.uuid()) {
+                left.push(row);
+                continue;
+            }
             let endpoints = std::mem::take(&mut row.endpoints);
             let deliveries = endpoints.len();
             let (own, handed) = handover::part(&row, endpoints);
@@ -293,7 +304,7 @@ impl Lane {
             let left = self.settle_keys(left).await;
             return self.match_again(left, flushed.seq).await;
         }
-        if let Err(error) = answered(self.keeper.reopen(Some(stream))).await {
+        if let Err(error) = answered(limits::STEP, self.keeper.reopen(Some(stream))).await {
             self.gone(&error, left.len());
             self.clock.sleep(PAUSE).await;
         }
@@ -305,7 +316,7 @@ impl Lane {
         if rows.is_empty() {
             return rows;
         }
-        if let Err(error) = answered(self.cache.refresh()).await {
+        if let Err(error) = answered(limits::STEP, self.cache.refresh()).await {
             tracing::debug!(%error, seq, "the configuration cannot be read");
             self.gone(&error, rows.len());
             self.clock.sleep(PAUSE).await;
@@ -382,9 +393,8 @@ impl Lane {
     }
 }
 
-/// Gives a step up when nobody answers: whatever is accepted waits behind it (INV-11).
-async fn answered<T>(step: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
-    tokio::time::timeout(limits::STEP, step)
-        .await
-        .unwrap_or(Err(sqlx::Error::PoolTimedOut))
+/// Nothing may be written before the lease is renewed.
+fn not_renewed() -> sqlx::Error {
+    let text = "the lease of this node's stream has not been renewed in time";
+    sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, text))
 }

@@ -4,10 +4,9 @@
 //! much there as is left free beside it; one that accepts faster than its deliveries leave is told to come again, before
 //! anything is written, and nobody else is.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use posthorn_domain::id::TenantId;
+use posthorn_domain::id::{IdMap, TenantId};
 use posthorn_domain::limits;
 
 /// The account of a node. Cheap to clone.
@@ -18,7 +17,7 @@ pub(super) struct Memory {
 
 #[derive(Debug, Default)]
 struct Inner {
-    tenants: HashMap<TenantId, usize>,
+    tenants: IdMap<TenantId, usize>,
     bytes: usize,
 }
 

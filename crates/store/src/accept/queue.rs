@@ -2,14 +2,16 @@
 //!
 //! Rows of one tenant are taken in the order in which they came; tenants take turns of so many bytes each (deficit round
 //! robin), so that an event waits for its own tenant's events and for a turn of each other tenant, however many those submit.
+//! A larger flush takes longer, for everybody who is in it: once each tenant has had a turn, those that have more fill it up
+//! only as long as it stays small, unless nobody else has been there for a while.
 //! A place is held from before an event gets its id until it is answered. A tenant may hold as much as is left free beside
 //! it: whoever floods is told to come again, and there is room for the next.
 
+use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use posthorn_domain::id::TenantId;
+use posthorn_domain::id::{IdMap, TenantId};
 use posthorn_domain::limits;
 use tokio::sync::Notify;
 
@@ -28,11 +30,13 @@ struct Shared {
     lines: Mutex<Lines>,
     /// The batcher waits here; rung when as many rows are there as it waits for.
     ready: Notify,
+    /// Rung when so many are there that a flush of their own is worth it.
+    crowd: Notify,
 }
 
 #[derive(Default)]
 struct Lines {
-    tenants: HashMap<TenantId, Line>,
+    tenants: IdMap<TenantId, Line>,
     /// Tenants with rows, the next one in front.
     turns: VecDeque<TenantId>,
     /// Rows that are there.
@@ -41,6 +45,8 @@ struct Lines {
     wanted: usize,
     /// Of all places that are held.
     held: Share,
+    /// So many batches more stay small: whoever comes while a flush is under way waits for it, too.
+    shared: usize,
     closed: bool,
 }
 
@@ -122,6 +128,7 @@ impl Queue {
                 turn,
                 lines: Mutex::default(),
                 ready: Notify::new(),
+                crowd: Notify::new(),
             }),
         }
     }
@@ -173,6 +180,9 @@ impl Queue {
         if lines.waiting >= lines.wanted {
             self.shared.ready.notify_one();
         }
+        if lines.waiting >= limits::FLUSH_COMPANY {
+            self.shared.crowd.notify_one();
+        }
     }
 
     /// The next batch, within the bounds of a flush. An event that is over them is alone.
@@ -200,6 +210,19 @@ impl Queue {
         self.shared.ready.notified().await;
     }
 
+    /// The next batch where [`limits::FLUSH_COMPANY`] rows are there, as soon as they are.
+    pub(super) async fn take_crowd(&self) -> Vec<Row> {
+        loop {
+            {
+                let mut lines = self.lock();
+                if lines.waiting >= limits::FLUSH_COMPANY {
+                    return lines.take(self.shared.turn);
+                }
+            }
+            self.shared.crowd.notified().await;
+        }
+    }
+
     /// Rows that are there.
     pub(super) fn waiting(&self) -> usize {
         self.lock().waiting
@@ -219,8 +242,20 @@ impl Queue {
 
 impl Lines {
     fn take(&mut self, turn: i64) -> Vec<Row> {
-        let mut batch = Batch::default();
+        let mut batch = Batch {
+            is_shared: self.shared > 0,
+            ..Batch::default()
+        };
+        self.shared = self.shared.saturating_sub(1);
+        let is_alone = self.turns.len() == 1;
+        batch.rows.reserve(self.waiting.min(limits::FLUSH_ROWS));
+        // Tenants that have not had a turn in this batch.
+        let mut to_come = self.turns.len();
         while let Some(tenant) = self.turns.front().copied() {
+            if to_come == 0 && batch.is_enough() {
+                break;
+            }
+            to_come = to_come.saturating_sub(1);
             let Some(line) = self.tenants.get_mut(&tenant) else {
                 self.turns.pop_front();
                 continue;
@@ -233,6 +268,10 @@ impl Lines {
             if line.rows.is_empty() {
                 line.credit = 0;
                 self.turns.pop_front();
+                if !is_alone {
+                    batch.is_shared = true;
+                    self.shared = limits::FLUSHES_SHARED;
+                }
             } else if !room {
                 break;
             } else {
@@ -268,9 +307,18 @@ struct Batch {
     rows: Vec<Row>,
     bytes: usize,
     handovers: usize,
+    /// A tenant is in it, or was in one of the last, that has no more: what else is put in keeps it waiting for nothing.
+    is_shared: bool,
 }
 
 impl Batch {
+    /// Whether tenants that have more should wait for the next one (INV-13).
+    fn is_enough(&self) -> bool {
+        self.is_shared
+            && (self.rows.len() >= limits::FLUSH_ROWS_SHARED
+                || self.bytes >= limits::FLUSH_BYTES_SHARED)
+    }
+
     fn has_room_for(&self, row: &Row) -> bool {
         self.rows.is_empty()
             || (self.rows.len() < limits::FLUSH_ROWS

@@ -7,22 +7,26 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use posthorn_domain::api_key::Environment;
+use posthorn_domain::compat::{Compat, CompatSecret};
 use posthorn_domain::endpoint::{EndpointState, KeepResponses};
 use posthorn_domain::event_type::EventTypePattern;
 use posthorn_domain::header::CustomHeaders;
-use posthorn_domain::id::{EndpointId, KeyId, TenantId};
+use posthorn_domain::id::{EndpointId, IdMap, KeyId, TenantId};
 use posthorn_domain::retry::RetryPolicy;
 use posthorn_domain::scope::Scope;
 use posthorn_domain::seal::KeyRing;
 use posthorn_domain::secret::SigningSecret;
+use posthorn_domain::signature_headers::{HeaderPrefix, SignatureHeaders};
 use posthorn_domain::url::EndpointUrl;
 use secrecy::ExposeSecret as _;
 use sqlx::{Acquire as _, Postgres, Transaction};
 use uuid::Uuid;
 
-use super::{EndpointConfig, EndpointEntry, KeyRecord, LiveSecret, Snapshot, TenantConfig};
+use super::{
+    EndpointConfig, EndpointEntry, KeyRecord, LiveSecret, Signing, Snapshot, TenantConfig,
+};
 use crate::database::Database;
-use crate::read::rate_limit;
+use crate::read::{compat_form, rate_limit};
 
 /// What of the configuration to read.
 enum Which {
@@ -75,7 +79,7 @@ pub(super) async fn all(database: &Database, ring: &KeyRing) -> Result<Snapshot,
 }
 
 async fn read_only(database: &Database) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
-    let mut tx = database.system().begin().await?;
+    let mut tx = database.system_tx().await?;
     sqlx::query!("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         .execute(&mut *tx)
         .await?;
@@ -95,7 +99,7 @@ async fn read(
     };
     let mut snapshot = Snapshot {
         seq,
-        tenants: HashMap::new(),
+        tenants: IdMap::default(),
         keys: HashMap::new(),
     };
     if let (Some(present), Some(named)) = (present, named.as_ref()) {
@@ -152,7 +156,7 @@ async fn read_tenants(
                 name: row.name,
                 environment,
                 key_hashes: Vec::new(),
-                endpoints: HashMap::new(),
+                endpoints: IdMap::default(),
                 exact: HashMap::new(),
                 wild: Vec::new(),
                 has_strict: false,
@@ -248,6 +252,11 @@ struct EndpointRow {
     max_in_flight: Option<i32>,
     timeout_ms: i32,
     fatal_statuses: Vec<i16>,
+    header_prefix: String,
+    compat_kind: Option<String>,
+    compat_header: Option<String>,
+    compat_key_id: Option<String>,
+    compat_sealed: Option<Vec<u8>>,
     keep_responses: String,
     state: String,
     config_seq: i64,
@@ -263,7 +272,8 @@ async fn read_endpoints(
     let rows = sqlx::query_as!(
         EndpointRow,
         "SELECT tenant_id, id, url, event_types, headers_key_id, headers_sealed, retry_policy, max_age_s, rate_per_second,
-                rate_burst, max_in_flight, timeout_ms, fatal_statuses, keep_responses, state, config_seq
+                rate_burst, max_in_flight, timeout_ms, fatal_statuses, header_prefix, compat_kind, compat_header, compat_key_id,
+                compat_sealed, keep_responses, state, config_seq
          FROM endpoints
          WHERE deleted_at IS NULL AND ($1::uuid[] IS NULL OR tenant_id = ANY ($1))",
         named,
@@ -345,6 +355,7 @@ fn understand(
         keep_responses: KeepResponses::from_str(&row.keep_responses).unwrap_or(KeepResponses::None),
         state: EndpointState::from_str(&row.state).unwrap_or(EndpointState::Disabled),
         secrets: open_secrets(row, sealed, ring)?,
+        signing: signing(row, ring)?,
         config_seq: row.config_seq,
     })
 }
@@ -362,6 +373,44 @@ fn headers(row: &EndpointRow, ring: &KeyRing) -> Result<CustomHeaders, String> {
         .map_err(|_| closed())?;
     serde_json::from_slice(plain.expose_secret())
         .map_err(|_| "the endpoint's headers cannot be read".to_owned())
+}
+
+/// What differs from Standard Webhooks, if anything does.
+fn signing(row: &EndpointRow, ring: &KeyRing) -> Result<Option<Box<Signing>>, String> {
+    let unreadable = || "the endpoint's signing cannot be read".to_owned();
+    let prefix = HeaderPrefix::parse(&row.header_prefix).map_err(|_| unreadable())?;
+    let form = compat_form(row.compat_kind.as_deref(), row.compat_header.as_deref());
+    let form = form.map_err(|_| unreadable())?;
+    if prefix.is_standard() && form.is_none() {
+        return Ok(None);
+    }
+    let headers = SignatureHeaders::new(&prefix, form.as_ref()).map_err(|_| unreadable())?;
+    let compat = match form {
+        None => None,
+        Some(form) => Some(Compat {
+            form,
+            secret: compat_secret(row, ring)?,
+        }),
+    };
+    Ok(Some(Box::new(Signing { headers, compat })))
+}
+
+fn compat_secret(row: &EndpointRow, ring: &KeyRing) -> Result<CompatSecret, String> {
+    let unreadable =
+        || "the secret of the endpoint's compatibility scheme cannot be read".to_owned();
+    let (Some(key_id), Some(sealed)) = (&row.compat_key_id, &row.compat_sealed) else {
+        return Err(unreadable());
+    };
+    let plain = ring
+        .open(key_id, sealed, &compat_data(row.tenant_id, row.id))
+        .map_err(|_| {
+            "the secret of the endpoint's compatibility scheme is sealed by a master key that this server does not have"
+                .to_owned()
+        })?;
+    std::str::from_utf8(plain.expose_secret())
+        .ok()
+        .and_then(|text| CompatSecret::parse(text).ok())
+        .ok_or_else(unreadable)
 }
 
 fn open_secrets(
@@ -404,4 +453,10 @@ pub(crate) fn associated_data(tenant: Uuid, object: Uuid) -> [u8; 32] {
     first.copy_from_slice(tenant.as_bytes());
     second.copy_from_slice(object.as_bytes());
     data
+}
+
+/// The same of an endpoint's secret for a form of others, which lies in one row with its headers: neither opens as the other.
+#[must_use]
+pub(crate) fn compat_data(tenant: Uuid, endpoint: Uuid) -> Vec<u8> {
+    [&associated_data(tenant, endpoint)[..], b"compat"].concat()
 }

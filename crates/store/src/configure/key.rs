@@ -70,7 +70,7 @@ pub async fn create_key(database: &Database, new: &NewKey) -> Result<i64, Config
         .iter()
         .map(|scope| scope.as_str().to_owned())
         .collect();
-    let mut tx = database.system().begin().await?;
+    let mut tx = database.system_tx().await?;
     let made = sqlx::query!(
         "INSERT INTO api_keys (tenant_id, id, name, prefix, hash, scopes, expires_at)
          SELECT id, $2, $3, $4, $5, $6, $7 FROM tenants WHERE id = $1 AND deleted_at IS NULL",
@@ -97,7 +97,7 @@ pub async fn create_key(database: &Database, new: &NewKey) -> Result<i64, Config
 /// # Errors
 /// When the database does not answer.
 pub async fn revoke_key(database: &Database, id: KeyId) -> Result<Revoked, ConfigureError> {
-    let mut tx = database.system().begin().await?;
+    let mut tx = database.system_tx().await?;
     let key = sqlx::query!(
         "SELECT tenant_id, revoked_at FROM api_keys WHERE id = $1 FOR UPDATE",
         id.uuid()

@@ -37,7 +37,7 @@ pub struct Tenant {
 /// # Errors
 /// When the database does not answer, or the name has no 1 to 100 characters.
 pub async fn create_tenant(database: &Database, new: &NewTenant) -> Result<i64, ConfigureError> {
-    let mut tx = database.system().begin().await?;
+    let mut tx = database.system_tx().await?;
     sqlx::query!(
         "INSERT INTO tenants (id, name, environment) VALUES ($1, $2, $3)",
         new.id.uuid(),

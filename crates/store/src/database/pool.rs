@@ -11,6 +11,7 @@ use posthorn_domain::limits;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{Connection as _, PgConnection};
 
+use super::answered;
 use crate::clock::Clock;
 
 /// A pool of so many connections, still without its way to the database.
@@ -29,9 +30,7 @@ pub(super) fn pool(connections: u32) -> PgPoolOptions {
         })
         .after_release(|connection, _| {
             Box::pin(async move {
-                tokio::time::timeout(limits::DATABASE_RETURN, connection.ping())
-                    .await
-                    .unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
+                answered(limits::DATABASE_RETURN, connection.ping()).await?;
                 Ok(true)
             })
         })

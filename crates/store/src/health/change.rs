@@ -57,7 +57,9 @@ pub async fn floor(database: &Database, of: Of, span: Duration) -> Result<(), sq
     Ok(())
 }
 
-/// Opens a circuit that is closed. Answers whether it was.
+/// Opens a circuit that is closed. Answers whether it did: not where it was open, nor where another node has recorded a
+/// success since the first of these failures. First attempts are made by whoever accepted the event and later ones by the owner
+/// of the shard, so that one of them may see failures alone of an endpoint that takes everything in the end.
 ///
 /// # Errors
 /// When the database does not answer.
@@ -65,7 +67,16 @@ pub async fn open(database: &Database, of: Of, opening: Opening) -> Result<bool,
     let done = sqlx::query!(
         "INSERT INTO endpoint_state AS s
              (tenant_id, endpoint_id, revision, circuit, opened_at, failures, first_failed_at, cause, probes, next_probe_at)
-         VALUES ($1, $2, 1, 'open', now(), $3, $4, $5, 0, now() + make_interval(secs => $6))
+         SELECT $1::uuid, $2::uuid, 1, 'open', now(), $3::integer, $4::timestamptz, $5::text, 0, now() + make_interval(secs => $6)
+         WHERE NOT EXISTS (
+             SELECT 1
+             FROM (SELECT a.at, a.outcome FROM attempts AS a
+                   WHERE a.tenant_id = $1 AND a.endpoint_id = $2
+                     AND a.event_id >= posthorn_uuid_floor($4::timestamptz - interval '1 day')
+                   ORDER BY a.event_id DESC
+                   LIMIT $7) AS latest
+             WHERE latest.outcome = 'success' AND latest.at >= $4
+         )
          ON CONFLICT (tenant_id, endpoint_id) DO UPDATE
          SET circuit = 'open', opened_at = now(), failures = excluded.failures, first_failed_at = excluded.first_failed_at,
              cause = excluded.cause, probes = 0, next_probe_at = excluded.next_probe_at, revision = s.revision + 1,
@@ -77,6 +88,7 @@ pub async fn open(database: &Database, of: Of, opening: Opening) -> Result<bool,
         opening.first_failed_at,
         opening.cause.as_str(),
         opening.next_probe.as_secs_f64(),
+        limits::CIRCUIT_LOOKS_BACK,
     )
     .execute(database.system())
     .await?;

@@ -2,7 +2,6 @@
 
 use posthorn_domain::id::EventId;
 use posthorn_domain::retention::Days;
-use sqlx::Connection as _;
 use uuid::Uuid;
 
 use super::{Housekeeper, close_gate};
@@ -23,7 +22,7 @@ impl Housekeeper {
     /// When the database does not answer.
     pub async fn floor(&mut self) -> Result<Floor, sqlx::Error> {
         let row = sqlx::query!("SELECT floor, kept_to FROM retention")
-            .fetch_one(&mut self.connection)
+            .fetch_one(self.connection.bounded())
             .await?;
         Ok(floor(row.floor, row.kept_to))
     }
@@ -42,7 +41,7 @@ impl Housekeeper {
                FROM retention"#,
             i32::from(days.get()),
         )
-        .fetch_one(&mut self.connection)
+        .fetch_one(self.connection.bounded())
         .await?;
         Ok(EventId::from_uuid(next))
     }
@@ -60,7 +59,7 @@ impl Housekeeper {
             "UPDATE retention SET floor = GREATEST(floor, $1) RETURNING floor, kept_to",
             next.uuid(),
         )
-        .fetch_one(&mut *tx)
+        .fetch_one(tx.bounded())
         .await?;
         tx.commit().await?;
         Ok(floor(row.floor, row.kept_to))
@@ -76,7 +75,7 @@ impl Housekeeper {
             "UPDATE retention SET kept_to = GREATEST(kept_to, $1) WHERE floor >= $1",
             upto.uuid(),
         )
-        .execute(&mut self.connection)
+        .execute(self.connection.bounded())
         .await?;
         Ok(noted.rows_affected() == 1)
     }

@@ -102,7 +102,7 @@ impl Housekeeper {
                     upto.uuid(),
                     limits::KEEP_WALK_ROWS,
                 )
-                .fetch_all(&mut self.connection)
+                .fetch_all(self.connection.bounded())
                 .await
             };
         }
@@ -143,7 +143,7 @@ impl Housekeeper {
             &endpoints,
             &events,
         )
-        .execute(&mut self.connection)
+        .execute(self.connection.bounded())
         .await?;
         Ok(copied.rows_affected())
     }

@@ -53,7 +53,7 @@ impl Housekeeper {
                WHERE i.inhparent = 'events'::regclass AND c.relname ~ '^events_[0-9]{8}$'
                ORDER BY c.relname"#,
         )
-        .fetch_all(&mut self.connection)
+        .fetch_all(self.connection.bounded())
         .await
     }
 
@@ -63,7 +63,7 @@ impl Housekeeper {
     /// When the database does not answer, or refuses because the day is not kept yet.
     pub async fn empty(&mut self, day: NaiveDate) -> Result<LeafOutcome, sqlx::Error> {
         let done = sqlx::query_scalar!(r#"SELECT posthorn_empty_leaves($1) AS "done!""#, day)
-            .fetch_one(&mut self.connection)
+            .fetch_one(self.connection.bounded())
             .await;
         outcome(done)
     }
@@ -75,7 +75,7 @@ impl Housekeeper {
     /// When the database does not answer, or refuses because the day was not emptied.
     pub async fn drop_leaves(&mut self, day: NaiveDate) -> Result<LeafOutcome, sqlx::Error> {
         let done = sqlx::query_scalar!(r#"SELECT posthorn_drop_leaves($1) AS "done!""#, day)
-            .fetch_one(&mut self.connection)
+            .fetch_one(self.connection.bounded())
             .await;
         outcome(done)
     }
@@ -86,7 +86,7 @@ impl Housekeeper {
     /// When the database does not answer, or refuses because the day is not over.
     pub async fn freeze(&mut self, day: NaiveDate) -> Result<LeafOutcome, sqlx::Error> {
         let done = sqlx::query_scalar!(r#"SELECT posthorn_freeze_leaves($1) AS "done!""#, day)
-            .fetch_one(&mut self.connection)
+            .fetch_one(self.connection.bounded())
             .await;
         outcome(done)
     }

@@ -10,7 +10,6 @@ use chrono::NaiveDate;
 use posthorn_domain::id::EventId;
 use posthorn_domain::limits;
 use posthorn_domain::retention::Days;
-use sqlx::Connection as _;
 use uuid::Uuid;
 
 use super::{Housekeeper, close_gate};
@@ -48,7 +47,7 @@ impl Housekeeper {
             i32::from(days.get()),
             i64::try_from(limits::KEEP_REMOVE_ROWS).unwrap_or(i64::MAX),
         )
-        .fetch_all(&mut self.connection)
+        .fetch_all(self.connection.bounded())
         .await?;
         if found.is_empty() {
             return Ok((0, 0));
@@ -86,7 +85,7 @@ impl Housekeeper {
             &events,
             i32::from(days.get()),
         )
-        .execute(&mut *tx)
+        .execute(tx.bounded())
         .await?;
         tx.commit().await?;
         Ok((found.len(), removed.rows_affected()))
@@ -121,7 +120,7 @@ impl Housekeeper {
                 event,
                 limits::KEEP_WALK_ROWS,
             )
-            .fetch_all(&mut self.connection)
+            .fetch_all(self.connection.bounded())
             .await?;
             place = rows.last().map(|row| (row.tenant_id, row.id));
             let day = |id| EventId::from_uuid(id).minted_at().date_naive();
@@ -156,7 +155,7 @@ impl Housekeeper {
             &tenants,
             &events,
         )
-        .execute(&mut *tx)
+        .execute(tx.bounded())
         .await?;
         tx.commit().await?;
         Ok(removed.rows_affected())

@@ -1,7 +1,6 @@
 //! Trimming what nodes coordinate by: the log of configuration changes, and streams that are long recovered.
 
 use posthorn_domain::limits;
-use sqlx::Connection as _;
 
 use super::Housekeeper;
 
@@ -18,14 +17,14 @@ impl Housekeeper {
             "SELECT max(seq) FROM config_log WHERE at < now() - make_interval(secs => $1)",
             limits::CONFIG_LOG_LIFE.as_secs_f64(),
         )
-        .fetch_one(&mut self.connection)
+        .fetch_one(self.connection.bounded())
         .await?;
         let Some(upto) = upto else { return Ok(0) };
         sqlx::query!(
             "UPDATE config_head SET log_from = $1 WHERE log_from < $1",
             upto
         )
-        .execute(&mut self.connection)
+        .execute(self.connection.bounded())
         .await?;
         let mut trimmed = 0;
         loop {
@@ -34,7 +33,7 @@ impl Housekeeper {
                 upto,
                 limits::EXPIRE_ROWS,
             )
-            .execute(&mut self.connection)
+            .execute(self.connection.bounded())
             .await?
             .rows_affected();
             trimmed += gone;
@@ -61,10 +60,10 @@ impl Housekeeper {
             limits::STREAM_LIFE.as_secs_f64(),
             limits::EXPIRE_ROWS,
         )
-        .fetch_all(&mut *tx)
+        .fetch_all(tx.bounded())
         .await?;
         sqlx::query!("DELETE FROM streams WHERE stream = ANY ($1)", &streams)
-            .execute(&mut *tx)
+            .execute(tx.bounded())
             .await?;
         tx.commit().await?;
         Ok(u64::try_from(streams.len()).unwrap_or(u64::MAX))

@@ -13,7 +13,7 @@ use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::{ConnectOptions as _, Executor as _, PgConnection};
 
 use super::{MigrateError, standing};
-use crate::database::DatabaseOptions;
+use crate::database::{DatabaseOptions, answered};
 
 /// Why a login is refused.
 #[derive(Debug, thiserror::Error)]
@@ -160,8 +160,7 @@ impl Login {
 
     /// A connection as the login itself: for migrations and for looking.
     pub(super) async fn connect_plain(&self) -> Result<PgConnection, sqlx::Error> {
-        let connected = tokio::time::timeout(limits::DATABASE_WAIT, self.options.connect()).await;
-        connected.map_err(|_| sqlx::Error::PoolTimedOut)?
+        answered(limits::DATABASE_WAIT, self.options.connect()).await
     }
 
     /// A connection as the engine.

@@ -68,7 +68,7 @@ pub async fn answers(login: &Login) -> Result<Answer, MigrateError> {
         {
             Ok(Answer::NotYet)
         }
-        Err(sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut) => Ok(Answer::Nobody),
+        Err(sqlx::Error::Io(_)) => Ok(Answer::Nobody),
         Err(error) => Err(error.into()),
     }
 }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::Due;
 use crate::accept::decode;
-use crate::database::Database;
+use crate::database::{Database, answered};
 
 /// A pending delivery, read for sending.
 #[derive(Debug)]
@@ -98,9 +98,7 @@ impl PendingReader {
             Some(connection) => connection,
             None => self.database.dedicated().await?,
         };
-        let read = tokio::time::timeout(limits::LOAD_WAIT, load(&mut connection, rows))
-            .await
-            .map_err(|_| sqlx::Error::PoolTimedOut)??;
+        let read = answered(limits::LOAD_WAIT, load(&mut connection, rows)).await?;
         self.connection = Some(connection);
         Ok(read)
     }

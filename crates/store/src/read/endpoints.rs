@@ -3,10 +3,12 @@
 use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
+use posthorn_domain::compat::CompatForm;
 use posthorn_domain::endpoint::{EndpointState, KeepResponses, SigningScheme, StateCause};
 use posthorn_domain::id::EndpointId;
 use posthorn_domain::rate::RateLimit;
 use posthorn_domain::retry::RetryPolicy;
+use posthorn_domain::signature_headers::HeaderPrefix;
 use sqlx::{Postgres, Transaction};
 use uuid::Uuid;
 
@@ -47,6 +49,10 @@ pub struct Endpoint {
     pub fatal_statuses: Vec<u16>,
     /// How requests are signed.
     pub signing_schemes: Vec<SigningScheme>,
+    /// What the names of the signature's headers begin with.
+    pub header_prefix: HeaderPrefix,
+    /// A further signature in the form of others.
+    pub compat: Option<CompatForm>,
     /// Which answers are kept.
     pub keep_responses: KeepResponses,
     /// A JSON object of strings.
@@ -115,6 +121,11 @@ pub(crate) struct EndpointRow {
     pub(crate) timeout_ms: i32,
     pub(crate) fatal_statuses: Vec<i16>,
     pub(crate) signing_schemes: Vec<String>,
+    pub(crate) header_prefix: String,
+    pub(crate) compat_kind: Option<String>,
+    pub(crate) compat_header: Option<String>,
+    pub(crate) compat_key_id: Option<String>,
+    pub(crate) compat_sealed: Option<Vec<u8>>,
     pub(crate) keep_responses: String,
     pub(crate) metadata: String,
     pub(crate) state: String,
@@ -157,6 +168,9 @@ impl EndpointRow {
                 .filter_map(|status| u16::try_from(*status).ok())
                 .collect(),
             signing_schemes: schemes.collect::<Result<_, _>>()?,
+            header_prefix: HeaderPrefix::parse(&self.header_prefix)
+                .map_err(|_| DatabaseError::Unreadable("the endpoint's header_prefix"))?,
+            compat: compat_form(self.compat_kind.as_deref(), self.compat_header.as_deref())?,
             keep_responses: word(&self.keep_responses, "the endpoint's keep_responses")?,
             metadata: self.metadata,
             state: word(&self.state, "the endpoint's state")?,
@@ -173,6 +187,19 @@ impl EndpointRow {
 /// constraints are no wider.
 pub(crate) fn rate_limit(per_second: Option<f64>, burst: Option<i32>) -> Option<RateLimit> {
     RateLimit::new(per_second?, u32::try_from(burst?).ok()?).ok()
+}
+
+/// The form of others as it lies in its two columns.
+pub(crate) fn compat_form(
+    kind: Option<&str>,
+    header: Option<&str>,
+) -> Result<Option<CompatForm>, DatabaseError> {
+    let unreadable = || DatabaseError::Unreadable("the endpoint's compatibility scheme");
+    kind.map(|kind| {
+        let kind = kind.parse().map_err(|_| unreadable())?;
+        CompatForm::new(kind, header).map_err(|_| unreadable())
+    })
+    .transpose()
 }
 
 pub(super) fn word<T: FromStr>(text: &str, what: &'static str) -> Result<T, DatabaseError> {
@@ -201,8 +228,8 @@ pub async fn endpoints(
                 EndpointRow,
                 "SELECT id, uid, url, description, event_types, header_names, headers_key_id, headers_sealed,
                         retry_policy, max_age_s, max_age_given, rate_per_second, rate_burst, max_in_flight, timeout_ms,
-                        fatal_statuses, signing_schemes, keep_responses, metadata, state, state_cause, state_reason,
-                        created_at, updated_at
+                        fatal_statuses, signing_schemes, header_prefix, compat_kind, compat_header, compat_key_id, compat_sealed,
+                        keep_responses, metadata, state, state_cause, state_reason, created_at, updated_at
                  FROM endpoints
                  WHERE tenant_id = $1 AND id >= $2 AND id < $3 AND deleted_at IS NULL
                  ORDER BY id " + $direction + "
@@ -237,7 +264,7 @@ pub async fn endpoint(
     which: &EndpointRef,
 ) -> Result<Option<Endpoint>, DatabaseError> {
     let mut tx = database.tenant_tx(&scope).await?;
-    let row = find(&mut tx, scope, which).await?;
+    let row = find_endpoint(&mut tx, scope, which).await?;
     let mut endpoint = row.map(EndpointRow::told).transpose()?;
     if let Some(endpoint) = &mut endpoint {
         add_health(&mut tx, scope, std::slice::from_mut(endpoint)).await?;
@@ -246,7 +273,8 @@ pub async fn endpoint(
     Ok(endpoint)
 }
 
-async fn find(
+/// One endpoint's row, unless it was deleted.
+pub(crate) async fn find_endpoint(
     tx: &mut Transaction<'static, Postgres>,
     scope: TenantScope,
     which: &EndpointRef,
@@ -256,8 +284,8 @@ async fn find(
         EndpointRow,
         "SELECT id, uid, url, description, event_types, header_names, headers_key_id, headers_sealed,
                 retry_policy, max_age_s, max_age_given, rate_per_second, rate_burst, max_in_flight, timeout_ms,
-                fatal_statuses, signing_schemes, keep_responses, metadata, state, state_cause, state_reason,
-                created_at, updated_at
+                fatal_statuses, signing_schemes, header_prefix, compat_kind, compat_header, compat_key_id, compat_sealed,
+                keep_responses, metadata, state, state_cause, state_reason, created_at, updated_at
          FROM endpoints
          WHERE tenant_id = $1 AND (id = $2 OR uid = $3) AND deleted_at IS NULL",
         scope.tenant().uuid(),
@@ -280,8 +308,8 @@ pub(crate) async fn endpoint_for_update(
         EndpointRow,
         "SELECT id, uid, url, description, event_types, header_names, headers_key_id, headers_sealed,
                 retry_policy, max_age_s, max_age_given, rate_per_second, rate_burst, max_in_flight, timeout_ms,
-                fatal_statuses, signing_schemes, keep_responses, metadata, state, state_cause, state_reason,
-                created_at, updated_at
+                fatal_statuses, signing_schemes, header_prefix, compat_kind, compat_header, compat_key_id, compat_sealed,
+                keep_responses, metadata, state, state_cause, state_reason, created_at, updated_at
          FROM endpoints
          WHERE tenant_id = $1 AND (id = $2 OR uid = $3) AND deleted_at IS NULL
          FOR UPDATE",

@@ -113,18 +113,37 @@ fn int(n: u32) -> i32 {
 }
 
 /// A success deletes the pending row and the dead letter, always.
+///
+/// Whoever lays a delivery in the dead letters meanwhile holds its pending row until the letter is there, and a statement sees
+/// only what was there when it began: so of deliveries that came from a row, the rows are deleted first, by a
+/// statement of their own, which waits.
 async fn delivered(
     tx: &mut Tx<'_>,
     folded: &BTreeMap<DeliveryKey, Folded<'_>>,
 ) -> Result<(), sqlx::Error> {
-    let mut keys = Keys::default();
+    let (mut keys, mut rows) = (Keys::default(), Keys::default());
     for (key, fold) in folded {
         if matches!(fold.consequence, Consequence::Delivered) {
             keys.push(*key);
+            if fold.source == Source::Pending {
+                rows.push(*key);
+            }
         }
     }
     if keys.is_empty() {
         return Ok(());
+    }
+    if !rows.is_empty() {
+        sqlx::query!(
+            "DELETE FROM pending AS p
+             USING unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS k (tenant_id, endpoint_id, event_id)
+             WHERE p.tenant_id = k.tenant_id AND p.endpoint_id = k.endpoint_id AND p.event_id = k.event_id",
+            &rows.tenants,
+            &rows.endpoints,
+            &rows.events,
+        )
+        .execute(&mut **tx)
+        .await?;
     }
     sqlx::query!(
         "WITH k AS MATERIALIZED (

@@ -53,7 +53,7 @@ impl Item {
 /// Slots of the largest payload there is.
 pub(super) const SLOTS_MAX: usize = slots(limits::PAYLOAD_BYTES);
 
-/// Slots that a request with a payload of so many bytes takes: one for each begun [`limits::SLOT_BYTES`].
+/// Slots that a request with a payload of so many bytes takes: one, and one more for each whole [`limits::SLOT_BYTES`].
 pub(super) const fn slots(bytes: usize) -> usize {
     1 + bytes / limits::SLOT_BYTES
 }

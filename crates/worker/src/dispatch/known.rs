@@ -43,7 +43,14 @@ impl Dispatcher {
         for (tenant, endpoint) in known.health.endpoints().chain(changed) {
             lanes.set_allowance(tenant, endpoint, self.allowance(&known, tenant, endpoint));
         }
+        lanes.tick();
         lanes.forget(self.clock.monotonic());
+        let load = [lanes.in_flight(), lanes.held()];
+        drop(lanes);
+        let [in_flight, held] =
+            load.map(|count| f64::from(u32::try_from(count).unwrap_or(u32::MAX)));
+        metrics::gauge!("posthorn_requests_in_flight").set(in_flight);
+        metrics::gauge!("posthorn_deliveries_in_memory").set(held);
     }
 
     pub(super) fn known(&self) -> Known {

@@ -10,16 +10,17 @@
 //! A lane with a rate knows when it may start its next request and stands in no ring until then; [`Lanes::next_at`] is the
 //! earliest of those moments.
 
+mod behind;
 mod buckets;
 mod lane;
 mod leaving;
 mod tenant;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use posthorn_domain::delivery::Why;
-use posthorn_domain::id::{EndpointId, EventId, TenantId};
+use posthorn_domain::id::{EndpointId, EventId, IdMap, TenantId};
 use posthorn_domain::limits;
 use posthorn_store::record::DeliveryKey;
 
@@ -53,14 +54,16 @@ struct Held {
 /// All queues of a node.
 #[derive(Default)]
 pub(super) struct Lanes {
-    tenants: HashMap<TenantId, TenantLanes>,
+    tenants: IdMap<TenantId, TenantLanes>,
     ring: VecDeque<TenantId>,
     /// Queued, being sent or not yet recorded, with what each takes.
-    held: HashMap<DeliveryKey, Held>,
+    held: IdMap<DeliveryKey, Held>,
     bytes: usize,
     rows: usize,
     slots: usize,
     in_flight: usize,
+    /// Fresh deliveries that were started since somebody asked.
+    started: usize,
     buckets: Buckets,
     /// Lanes that wait for their rate, by the moment at which each may start its next request.
     later: BTreeSet<(Instant, TenantId, EndpointId)>,
@@ -212,6 +215,7 @@ impl Lanes {
             }
             let slots = item.slots();
             lane.slots += slots;
+            self.started += usize::from(matches!(item, Item::Fresh(..)));
             let admitting = lane.allowance.rate.is_some();
             lane.admitting += usize::from(admitting);
             tenant.slots += slots;
@@ -277,9 +281,9 @@ impl Lanes {
             return;
         }
         self.in_flight = self.in_flight.saturating_sub(1);
-        self.give_back(key, slots);
-        if let Some(lane) = self.lane(key.tenant, key.endpoint) {
-            lane.in_flight = lane.in_flight.saturating_sub(1);
+        self.slots = self.slots.saturating_sub(slots);
+        if let Some(tenant) = self.tenants.get_mut(&key.tenant) {
+            tenant.answered(key.endpoint, slots);
         }
         if unstarted {
             self.let_another(key);

@@ -86,7 +86,7 @@ pub(super) fn keeps(keep: KeepResponses, success: bool) -> bool {
 
 /// What is kept of it.
 pub(super) fn kept(answer: &Answer) -> KeptResponse {
-    let headers = serde_json::to_string(&answer.headers).unwrap_or_else(|_| "[]".to_owned());
+    let headers = serde_json::to_string(&answer.headers()).unwrap_or_else(|_| "[]".to_owned());
     KeptResponse {
         headers,
         body: answer.body.to_vec(),

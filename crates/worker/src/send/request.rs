@@ -8,7 +8,11 @@ use posthorn_domain::header::CustomHeaders;
 use posthorn_domain::id::EventId;
 use posthorn_domain::signature::signature_header;
 use posthorn_egress::Answer;
-use posthorn_store::configuration::EndpointConfig;
+use posthorn_store::configuration::{EndpointConfig, Signing};
+
+const ID: HeaderName = HeaderName::from_static("webhook-id");
+const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
 /// What the event brings.
 pub(super) struct Content {
@@ -28,6 +32,38 @@ pub(super) fn headers(
     config: &EndpointConfig,
     at: DateTime<Utc>,
 ) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::with_capacity(8 + config.headers.len() + content.headers.len());
+    headers.insert(CONTENT_TYPE, value("content-type", &content.media_type)?);
+    headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
+    headers.insert(
+        USER_AGENT,
+        HeaderValue::from_static(concat!("Posthorn/", env!("CARGO_PKG_VERSION"))),
+    );
+    sign(&mut headers, event, &content.payload, config, at)?;
+    // An event's header may have a name that a signature has at this endpoint: the signature's stands.
+    let taken = |own: &str| {
+        let signing = config.signing.as_deref();
+        signing.is_some_and(|signing| signing.headers.take(own))
+    };
+    for (own, text) in config.headers.iter().chain(content.headers.iter()) {
+        let header = name(own)?;
+        if !headers.contains_key(&header) && !taken(own) {
+            let mut secret = value(own, text)?;
+            secret.set_sensitive(true);
+            headers.insert(header, secret);
+        }
+    }
+    Ok(headers)
+}
+
+/// Adds the signatures, and what they are of, under the names that this endpoint has for them.
+fn sign(
+    headers: &mut HeaderMap,
+    event: EventId,
+    payload: &[u8],
+    config: &EndpointConfig,
+    at: DateTime<Utc>,
+) -> Result<(), String> {
     let id = event.to_string();
     let timestamp = at.timestamp();
     let in_force: Vec<_> = config
@@ -39,36 +75,29 @@ pub(super) fn headers(
     if in_force.is_empty() {
         return Err("the endpoint has no signing secret in force".to_owned());
     }
-    let signature = signature_header(&in_force, &id, timestamp, &content.payload);
-    let mut headers = HeaderMap::with_capacity(8 + config.headers.len() + content.headers.len());
-    headers.insert(CONTENT_TYPE, value("content-type", &content.media_type)?);
-    headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
-    headers.insert(
-        USER_AGENT,
-        HeaderValue::from_static(concat!("Posthorn/", env!("CARGO_PKG_VERSION"))),
-    );
-    headers.insert(
-        HeaderName::from_static("webhook-id"),
-        value("webhook-id", &id)?,
-    );
-    headers.insert(
-        HeaderName::from_static("webhook-timestamp"),
-        HeaderValue::from(timestamp),
-    );
-    headers.insert(
-        HeaderName::from_static("webhook-signature"),
-        value("webhook-signature", &signature)?,
-    );
-    for (name, text) in config.headers.iter().chain(content.headers.iter()) {
-        let header = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| format!("the header {name} cannot be sent"))?;
-        if !headers.contains_key(&header) {
-            let mut secret = value(name, text)?;
-            secret.set_sensitive(true);
-            headers.insert(header, secret);
-        }
+    let signature = signature_header(&in_force, &id, timestamp, payload);
+    let [id_name, timestamp_name, signature_name] = match config.signing.as_deref() {
+        None => [ID, TIMESTAMP, SIGNATURE],
+        Some(Signing { headers: names, .. }) => [
+            name(&names.id)?,
+            name(&names.timestamp)?,
+            name(&names.signature)?,
+        ],
+    };
+    headers.insert(id_name, value("webhook-id", &id)?);
+    headers.insert(timestamp_name, HeaderValue::from(timestamp));
+    headers.insert(signature_name, value("webhook-signature", &signature)?);
+    let compat = config.signing.as_deref();
+    if let Some(compat) = compat.and_then(|signing| signing.compat.as_ref()) {
+        let header = compat.form.header();
+        let signature = compat.sign(timestamp, payload);
+        headers.insert(name(header)?, value(header, &signature)?);
     }
-    Ok(headers)
+    Ok(())
+}
+
+fn name(text: &str) -> Result<HeaderName, String> {
+    HeaderName::from_bytes(text.as_bytes()).map_err(|_| format!("the header {text} cannot be sent"))
 }
 
 fn value(name: &str, text: &str) -> Result<HeaderValue, String> {
@@ -78,12 +107,8 @@ fn value(name: &str, text: &str) -> Result<HeaderValue, String> {
 /// Words for an answer that is not a success.
 pub(super) fn explain(answer: &Answer) -> String {
     let status = answer.status;
-    let location = answer
-        .headers
-        .iter()
-        .find(|(name, _)| *name == LOCATION.as_str());
-    match (status, location) {
-        (300..=399, Some((_, to))) => {
+    match (status, answer.header(&LOCATION)) {
+        (300..=399, Some(to)) => {
             let to: String = to.chars().take(200).collect();
             format!(
                 "the endpoint answered {status} and points to {to}; redirects are not followed, set the endpoint's url"

@@ -235,6 +235,24 @@ async fn failures_are_not_remembered() {
     program.keyed(ENDPOINTS, "k", ENDPOINT).await.expect(201);
 }
 
+/// What the database did not answer may have happened: it is not done twice meanwhile.
+#[tokio::test]
+async fn a_key_whose_request_had_no_answer_from_the_database_is_in_use_until_its_time_is_over() {
+    let api = Api::start().await;
+    let program = api.program().await;
+    api.rows.run("BEGIN").await;
+    api.rows.run("LOCK TABLE endpoints IN EXCLUSIVE MODE").await;
+    let stalled = program.keyed(ENDPOINTS, "k", ENDPOINT).await;
+    stalled.refuses(503, "unavailable");
+    api.rows.run("COMMIT").await;
+    let again = program.keyed(ENDPOINTS, "k", ENDPOINT).await;
+    again.refuses(409, "idempotency_key_in_use");
+    api.rows
+        .run("UPDATE idempotent_answers SET running_until = running_until - interval '60 seconds'")
+        .await;
+    program.keyed(ENDPOINTS, "k", ENDPOINT).await.expect(201);
+}
+
 /// E02.
 #[tokio::test]
 async fn endpoints_that_are_made_at_once_with_one_key_are_one() {

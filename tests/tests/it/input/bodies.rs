@@ -1,11 +1,13 @@
 //! What a request carries.
 
+use posthorn_domain::signature::{VerifyingKey, verify};
 use posthorn_tests::program::{At, Client, submission};
+use posthorn_tests::receiver::Received;
 use reqwest::Method;
 use serde_json::json;
 
 use super::{assert_problem, nothing_listed};
-use crate::stage::Stage;
+use crate::stage::{AMPLE, Stage};
 
 /// E16, and A07's byte order mark.
 #[tokio::test]
@@ -176,5 +178,23 @@ async fn a_secret_in_another_form_is_refused() {
             .endpoint(&json!({"url": url, "secret": secret}))
             .await;
         assert_eq!(made.text("/secret"), secret);
+    }
+    stage.api.submit("a.b", b"{}").await;
+    let requests = stage.receiver.wait_for("/", 2, AMPLE).await;
+    for secret in [of(24), of(64)] {
+        let signed = |request: &&Received| {
+            let header = |name| request.header(name).unwrap();
+            let keys = [VerifyingKey::parse(&secret).unwrap()];
+            let timestamp = header("webhook-timestamp").parse().unwrap();
+            let id = header("webhook-id");
+            verify(
+                header("webhook-signature"),
+                &keys,
+                id,
+                timestamp,
+                &request.body,
+            )
+        };
+        assert_eq!(requests.iter().filter(signed).count(), 1, "{secret}");
     }
 }

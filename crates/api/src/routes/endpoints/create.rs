@@ -6,7 +6,7 @@ use axum::extract::State;
 use http::header::LOCATION;
 use http::{HeaderName, StatusCode};
 use posthorn_domain::address::EgressPolicy;
-use posthorn_domain::endpoint::{EndpointState, KeepResponses, SigningScheme};
+use posthorn_domain::endpoint::{EndpointState, KeepResponses};
 use posthorn_domain::event_type::EventTypePattern;
 use posthorn_domain::limits;
 use posthorn_domain::retry::RetryPolicy;
@@ -14,7 +14,8 @@ use posthorn_store::configure::{self, NewEndpoint};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::fields::{self, RateRequest, SigningRequest};
+use super::fields::{self, RateRequest};
+use super::signing::{self, SigningRequest};
 use super::{EndpointWithSecret, policy};
 use crate::authenticate::Caller;
 use crate::body::Json;
@@ -141,13 +142,8 @@ impl CreateEndpoint {
     fn checked(self, egress: &EgressPolicy) -> Result<NewEndpoint, Failure> {
         let mut faults = Faults::default();
         let url = fields::url(&self.url, egress, &mut faults);
-        let schemes = self
-            .signing
-            .and_then(|Object(signing)| fields::signing(signing, &mut faults));
-        let schemes = schemes.unwrap_or_else(|| vec![SigningScheme::V1]);
-        let secret = self
-            .secret
-            .and_then(|text| fields::secret(&text, &schemes, &mut faults));
+        let signing = self.signing.map(|Object(signing)| signing);
+        let signs = signing::whole(signing, self.secret.as_deref(), &mut faults);
         let patterns = self.event_types.unwrap_or_else(super::update::everything);
         let uid = self.uid.and_then(|uid| fields::uid(&uid, &mut faults));
         let words = self
@@ -160,7 +156,9 @@ impl CreateEndpoint {
             fields::event_types(&patterns, &mut faults);
         let headers = self
             .headers
-            .and_then(|Pairs(pairs)| fields::headers(pairs, &mut faults));
+            .and_then(|Pairs(pairs)| fields::headers(pairs, &mut faults))
+            .unwrap_or_default();
+        signs.leave_free(&headers, &mut faults);
         let metadata = fields::metadata(
             self.metadata
                 .map_or_else(BTreeMap::new, |Pairs(pairs)| pairs),
@@ -188,7 +186,7 @@ impl CreateEndpoint {
                     url,
                     description: words.unwrap_or_default(),
                     event_types,
-                    headers: headers.unwrap_or_default(),
+                    headers,
                     retry_policy: self
                         .retry_policy
                         .map(|Object(policy)| policy)
@@ -198,12 +196,14 @@ impl CreateEndpoint {
                     max_in_flight,
                     timeout_ms: timeout_ms.unwrap_or(TIMEOUT_DEFAULT_MS),
                     fatal_statuses: fatal.unwrap_or_default(),
-                    signing_schemes: schemes,
+                    signing_schemes: signs.schemes,
+                    header_prefix: signs.header_prefix,
+                    compat: signs.compat,
                     keep_responses: self.keep_responses.unwrap_or(KeepResponses::Failures),
                     metadata,
                     state: self.state.unwrap_or(EndpointState::Enabled),
                     state_reason: reason,
-                    secret,
+                    secret: signs.secret,
                 })
             }
             _ => Err(faults.into()),

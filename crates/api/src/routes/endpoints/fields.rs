@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use posthorn_domain::address::EgressPolicy;
-use posthorn_domain::endpoint::{SigningScheme, may_be_fatal};
+use posthorn_domain::endpoint::may_be_fatal;
 use posthorn_domain::event_type::EventTypePattern;
 use posthorn_domain::header::CustomHeaders;
 use posthorn_domain::limits;
 use posthorn_domain::metadata::Metadata;
 use posthorn_domain::rate::{RateLimit, RateLimitError};
-use posthorn_domain::secret::SigningSecret;
 use posthorn_domain::uid::Uid;
 use posthorn_domain::url::{EndpointUrl, Host, UrlError};
 use posthorn_store::configure::{Patch, RateChanges};
@@ -20,32 +19,6 @@ use crate::failure::{header_problem, rate_pointer};
 use crate::faults::Faults;
 use crate::problem::Problem;
 use crate::wire::{Change, present};
-
-/// What the names of the signature's headers begin with: those of Standard Webhooks.
-pub(super) const HEADER_PREFIX: &str = "webhook";
-
-/// How requests are to be signed. What is absent stays, or is the default.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SigningRequest {
-    /// `v1`: HMAC-SHA256. `v1a`: ed25519. One or both.
-    #[serde(default, deserialize_with = "present")]
-    #[schema(value_type = Option<Vec<String>>, nullable = false, min_items = 1, max_items = 2, example = json!(["v1"]))]
-    pub(super) schemes: Option<Vec<SigningScheme>>,
-    /// `webhook` and nothing else.
-    #[serde(default, deserialize_with = "present")]
-    #[schema(nullable = false, example = "webhook")]
-    pub(super) header_prefix: Option<String>,
-    /// Null and nothing else.
-    #[serde(default)]
-    #[schema(schema_with = null)]
-    #[expect(dead_code, reason = "read by serde alone, to refuse anything but null")]
-    pub(super) compat: (),
-}
-
-fn null() -> utoipa::openapi::schema::Object {
-    utoipa::openapi::schema::Object::with_type(utoipa::openapi::schema::Type::Null)
-}
 
 /// A URL whose address, where it is a literal, the policy allows (INV-8). Names are judged when they are resolved.
 pub(super) fn url(text: &str, egress: &EgressPolicy, faults: &mut Faults) -> Option<EndpointUrl> {
@@ -251,57 +224,6 @@ pub(super) fn fatal_statuses(mut statuses: Vec<u16>, faults: &mut Faults) -> Opt
     statuses.sort_unstable();
     statuses.dedup();
     Some(statuses)
-}
-
-/// The schemes that were asked for, if any were.
-pub(super) fn signing(request: SigningRequest, faults: &mut Faults) -> Option<Vec<SigningScheme>> {
-    if request
-        .header_prefix
-        .is_some_and(|prefix| prefix != HEADER_PREFIX)
-    {
-        faults.add(
-            "/signing/header_prefix",
-            Problem::FieldInvalid,
-            format!("must be {HEADER_PREFIX}"),
-        );
-    }
-    let mut schemes = request.schemes?;
-    let given = schemes.len();
-    schemes.sort_unstable();
-    schemes.dedup();
-    if schemes.is_empty() || schemes.len() != given {
-        faults.add(
-            "/signing/schemes",
-            Problem::FieldInvalid,
-            "v1, v1a, or both, each once",
-        );
-    }
-    Some(schemes)
-}
-
-/// A secret that was given, for one of the schemes.
-pub(super) fn secret(
-    text: &str,
-    schemes: &[SigningScheme],
-    faults: &mut Faults,
-) -> Option<SigningSecret> {
-    let secret = faults.keep(
-        "/secret",
-        Problem::SecretInvalid,
-        SigningSecret::parse(text),
-    )?;
-    if schemes
-        .iter()
-        .any(|scheme| scheme.as_str() == secret.kind())
-    {
-        return Some(secret);
-    }
-    let detail = format!(
-        "the secret is for {}, which is not among the signing schemes",
-        secret.kind()
-    );
-    faults.add("/secret", Problem::SecretInvalid, detail);
-    None
 }
 
 #[cfg(test)]

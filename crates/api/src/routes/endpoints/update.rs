@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use posthorn_domain::address::EgressPolicy;
-use posthorn_domain::endpoint::{EndpointState, KeepResponses, SigningScheme};
+use posthorn_domain::endpoint::{EndpointState, KeepResponses};
 use posthorn_domain::retry::RetryPolicy;
 use posthorn_store::configure::{self, EndpointPatch, HeaderChanges, Patch};
 use posthorn_store::read::EndpointRef;
@@ -10,7 +10,8 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::create::TIMEOUT_DEFAULT_MS;
-use super::fields::{self, RateRequest, SigningRequest};
+use super::fields::{self, RateRequest};
+use super::signing::{self, SigningChanges, SigningRequest};
 use super::{EndpointWithSecret, policy};
 use crate::authenticate::Caller;
 use crate::body::Json;
@@ -165,6 +166,11 @@ impl UpdateEndpoint {
     /// The change, or everything that is wrong with the request.
     fn checked(self, egress: &EgressPolicy) -> Result<EndpointPatch, Failure> {
         let mut faults = Faults::default();
+        let signed = match self.signing {
+            Change::Absent => SigningChanges::default(),
+            Change::Null => SigningChanges::cleared(),
+            Change::Value(Object(signing)) => signing::signing(signing, &mut faults),
+        };
         let patch = EndpointPatch {
             uid: patch(self.uid, |uid| fields::uid(&uid, &mut faults)),
             url: self
@@ -202,11 +208,9 @@ impl UpdateEndpoint {
                 .fatal_statuses
                 .or(Vec::new)
                 .and_then(|statuses| fields::fatal_statuses(statuses, &mut faults)),
-            signing_schemes: match self.signing {
-                Change::Absent => None,
-                Change::Null => Some(vec![SigningScheme::V1]),
-                Change::Value(Object(signing)) => fields::signing(signing, &mut faults),
-            },
+            signing_schemes: signed.schemes,
+            header_prefix: signed.header_prefix,
+            compat: signed.compat,
             keep_responses: self.keep_responses.or(|| KeepResponses::Failures),
             metadata: patch(self.metadata, |Pairs(changes)| Some(changes)),
             state: self.state,

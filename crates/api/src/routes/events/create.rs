@@ -1,7 +1,7 @@
 //! POST /v1/events: an event is accepted.
 
-use axum::Json;
 use axum::extract::{Request, State};
+use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, StatusCode};
 use posthorn_domain::idempotency::{BodyHash, IdempotencyKey};
 use posthorn_domain::limits;
@@ -18,6 +18,13 @@ use crate::problem::{Failure, Problem};
 use crate::query::NoQuery;
 use crate::state::ApiState;
 use crate::wire::Time;
+
+/// The media type of the answer.
+const JSON: [(HeaderName, HeaderValue); 1] =
+    [(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+
+/// Room for nearly every answer: it has a type, a uid and an id of at most 128, 128 and 30 bytes.
+const ANSWER_BYTES: usize = 512;
 
 /// An event that is durable, together with the list of endpoints that it is for.
 #[derive(Debug, Serialize, ToSchema)]
@@ -60,11 +67,20 @@ pub(super) async fn create_event(
     caller: Caller,
     _: NoQuery,
     request: Request,
-) -> Result<Answer, Failure> {
+) -> Result<Submitted, Failure> {
+    submit(&state, &caller, request).await
+}
+
+/// Submits the event that a request's body holds, for a caller who may.
+pub(crate) async fn submit(
+    state: &ApiState,
+    caller: &Caller,
+    request: Request,
+) -> Result<Submitted, Failure> {
     let key = key_of(request.headers())?;
     let body = read_json(
         request,
-        &state,
+        state,
         limits::SUBMIT_BODY_BYTES,
         Problem::PayloadTooLarge,
     )
@@ -73,7 +89,7 @@ pub(super) async fn create_event(
         Ok(event) => event,
         // Boxed, as every rare step on the way of an event: its future would be carried along, and moved, with all.
         Err(failure) => {
-            return Err(Box::pin(key_first(&state, &caller, key, &body, failure)).await);
+            return Err(Box::pin(key_first(state, caller, key, &body, failure)).await);
         }
     };
     let type_ = event.event_type.as_str().to_owned();
@@ -87,14 +103,19 @@ pub(super) async fn create_event(
         matched: accepted.deliveries_count > 0,
         deliveries_count: accepted.deliveries_count,
     };
+    // Into room enough: a serializer that asks for it piece by piece is dear beside what it writes.
+    let mut body = Vec::with_capacity(ANSWER_BYTES);
+    serde_json::to_writer(&mut body, &answer).map_err(Failure::internal)?;
     let replayed = accepted.replayed.then(replayed);
-    Ok((StatusCode::ACCEPTED, replayed, Json(answer)))
+    Ok((StatusCode::ACCEPTED, JSON, replayed, body))
 }
 
-type Answer = (
+/// What is said of an event that is durable.
+pub(crate) type Submitted = (
     StatusCode,
+    [(HeaderName, HeaderValue); 1],
     Option<[(HeaderName, HeaderValue); 1]>,
-    Json<EventAccepted>,
+    Vec<u8>,
 );
 
 /// What is said of a submission that is refused for its content: that its key stands for another one comes first.

@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use posthorn_domain::id::EndpointId;
+use posthorn_domain::limits;
 use uuid::Uuid;
 
-use super::{Lane, answered};
+use super::Lane;
 use crate::accept::flush::{self, Row};
 use crate::accept::handover;
+use crate::database::answered;
 use crate::stream::Stream;
 
 impl Lane {
@@ -50,7 +52,7 @@ impl Lane {
         rows: &[Row],
     ) -> Result<HashMap<Uuid, Vec<EndpointId>>, sqlx::Error> {
         match self.connection.as_mut() {
-            Some(connection) => answered(flush::stored(connection, rows)).await,
+            Some(connection) => answered(limits::STEP, flush::stored(connection, rows)).await,
             None => Err(sqlx::Error::PoolClosed),
         }
     }

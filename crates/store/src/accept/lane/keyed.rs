@@ -6,6 +6,7 @@ use super::{Lane, PAUSE};
 use crate::accept::AcceptError;
 use crate::accept::flush::Row;
 use crate::accept::keys::{self, Standing};
+use crate::database::answered;
 
 impl Lane {
     /// Answers the rows that lost a key: their event, or another, is in the log by an earlier request.
@@ -16,8 +17,7 @@ impl Lane {
         let Some(connection) = self.connection.as_mut() else {
             return rows;
         };
-        let settling = tokio::time::timeout(limits::FLUSH_WAIT, keys::settle(connection, &rows));
-        let settled = settling.await.unwrap_or(Err(sqlx::Error::PoolTimedOut));
+        let settled = answered(limits::FLUSH_WAIT, keys::settle(connection, &rows)).await;
         let mut standings = match settled {
             Ok(standings) => standings,
             Err(error) => {

@@ -1,4 +1,6 @@
 use std::collections::HashMap;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use posthorn_domain::event_type::EventType;
@@ -63,6 +65,23 @@ fn of(rows: &[Row], tenant: TenantId) -> usize {
     rows.iter().filter(|row| row.new.tenant == tenant).count()
 }
 
+#[test]
+fn a_second_flush_begins_as_soon_as_a_whole_company_waits_and_no_sooner() {
+    let queue = Queue::new(TURN);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut crowd = pin!(queue.take_crowd());
+    for n in 1..limits::FLUSH_COMPANY as u128 {
+        put(&queue, tenant(n % 3), n, 10).unwrap();
+        assert!(crowd.as_mut().poll(&mut context).is_pending());
+    }
+    put(&queue, tenant(1), 0, 10).unwrap();
+    let Poll::Ready(rows) = crowd.poll(&mut context) else {
+        panic!("a whole company waits");
+    };
+    assert_eq!(rows.len(), limits::FLUSH_COMPANY);
+    assert!(batch(&queue).is_empty());
+}
+
 /// INV-13: whoever comes after a flood is in the next flush.
 #[test]
 fn a_tenant_that_comes_after_a_flood_is_in_the_next_batch() {
@@ -74,8 +93,63 @@ fn a_tenant_that_comes_after_a_flood_is_in_the_next_batch() {
         put(&queue, tenant(other), other, 500).unwrap();
     }
     let rows = batch(&queue);
-    assert_eq!(rows.len(), limits::FLUSH_ROWS);
     assert!((2..20).all(|other| of(&rows, tenant(other)) == 1));
+}
+
+/// INV-13: a flush takes the longer the more is in it, and whoever comes meanwhile waits for it.
+#[test]
+fn a_flood_fills_a_batch_only_where_nobody_else_has_been_for_a_while() {
+    let queue = Queue::new(TURN);
+    let flood = tenant(1);
+    for n in 0..4000 {
+        put(&queue, flood, n, 500).unwrap();
+    }
+    assert_eq!(of(&batch(&queue), flood), limits::FLUSH_ROWS);
+    put(&queue, tenant(2), 0, 500).unwrap();
+    let turn = usize::try_from(TURN).unwrap() / weight(500, 0, false) + 1;
+    let small = limits::FLUSH_ROWS_SHARED..limits::FLUSH_ROWS_SHARED + turn;
+    let rows = batch(&queue);
+    assert_eq!(of(&rows, tenant(2)), 1);
+    assert!(small.contains(&rows.len()));
+    for _ in 0..limits::FLUSHES_SHARED {
+        assert!(small.contains(&batch(&queue).len()));
+    }
+    assert_eq!(batch(&queue).len(), limits::FLUSH_ROWS);
+}
+
+/// Whoever is alone has the whole of each flush, however little it has at times.
+#[test]
+fn a_tenant_alone_fills_a_batch_after_one_that_it_did_not_fill() {
+    let queue = Queue::new(TURN);
+    put(&queue, tenant(1), 0, 500).unwrap();
+    assert_eq!(batch(&queue).len(), 1);
+    for n in 0..300 {
+        put(&queue, tenant(1), n, 500).unwrap();
+    }
+    assert_eq!(batch(&queue).len(), limits::FLUSH_ROWS);
+}
+
+/// The same in bytes.
+#[test]
+fn a_flood_of_larger_events_leaves_a_shared_batch_sooner() {
+    let queue = Queue::new(TURN);
+    for n in 0..100 {
+        put(&queue, tenant(1), n, 30_000).unwrap();
+    }
+    put(&queue, tenant(2), 0, 500).unwrap();
+    let rows = batch(&queue);
+    assert_eq!(of(&rows, tenant(2)), 1);
+    assert_eq!(rows.len() - 1, limits::FLUSH_BYTES_SHARED / 30_000 + 1);
+}
+
+/// Where all have a little, a batch is full.
+#[test]
+fn tenants_that_have_no_more_than_a_turn_fill_a_batch_together() {
+    let queue = Queue::new(TURN);
+    for n in 0..300 {
+        put(&queue, tenant(n % 100), n, 500).unwrap();
+    }
+    assert_eq!(batch(&queue).len(), limits::FLUSH_ROWS);
 }
 
 /// INV-13: there is room for the next, too.

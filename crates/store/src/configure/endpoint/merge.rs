@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use posthorn_domain::compat::{CompatError, CompatForm, CompatKind, CompatSecret};
 use posthorn_domain::endpoint::{EndpointState, KeepResponses, SigningScheme};
 use posthorn_domain::event_type::EventTypePattern;
 use posthorn_domain::header::CustomHeaders;
 use posthorn_domain::metadata::Metadata;
 use posthorn_domain::rate::{RateLimit, RateLimitError};
 use posthorn_domain::retry::RetryPolicy;
+use posthorn_domain::signature_headers::HeaderPrefix;
 use posthorn_domain::url::EndpointUrl;
 
 use super::ConfigureError;
@@ -52,6 +54,37 @@ impl HeaderChanges {
             .iter()
             .filter_map(|(name, value)| Some((name.clone(), value.clone()?)));
         CustomHeaders::parse(kept.chain(set)).map_err(ConfigureError::Headers)
+    }
+}
+
+/// What becomes of the further signature of an endpoint. What is not named stays.
+#[derive(Clone, Default)]
+pub struct CompatChanges {
+    /// Whose form.
+    pub kind: Option<CompatKind>,
+    /// Its header; cleared: the other's own.
+    pub header: Patch<String>,
+    /// Its secret.
+    pub secret: Option<CompatSecret>,
+}
+
+impl CompatChanges {
+    /// The form after the change.
+    ///
+    /// # Errors
+    /// When there was none and the change is not whole, or the header cannot be used.
+    pub fn merge(&self, old: Option<&CompatForm>) -> Result<CompatForm, CompatError> {
+        let kind = self.kind.or(old.map(CompatForm::kind));
+        let kind = kind.ok_or(CompatError::KindMissing)?;
+        if old.is_none() && self.secret.is_none() {
+            return Err(CompatError::SecretMissing);
+        }
+        let header = match &self.header {
+            Patch::Keep => old.and_then(CompatForm::given_header),
+            Patch::Clear => None,
+            Patch::Set(header) => Some(header.as_str()),
+        };
+        CompatForm::new(kind, header)
     }
 }
 
@@ -110,6 +143,10 @@ pub struct EndpointPatch {
     pub fatal_statuses: Option<Vec<u16>>,
     /// How requests are signed.
     pub signing_schemes: Option<Vec<SigningScheme>>,
+    /// What the names of the signature's headers begin with.
+    pub header_prefix: Option<HeaderPrefix>,
+    /// A further signature in the form of others; cleared: none.
+    pub compat: Patch<CompatChanges>,
     /// Which answers are kept.
     pub keep_responses: Option<KeepResponses>,
     /// Pairs that are shown and never sent; cleared: none.
@@ -140,6 +177,8 @@ impl EndpointPatch {
             && self.timeout_ms.is_none()
             && self.fatal_statuses.is_none()
             && self.signing_schemes.is_none()
+            && self.header_prefix.is_none()
+            && matches!(self.compat, Patch::Keep)
             && self.keep_responses.is_none()
             && self.metadata == Patch::Keep
             && self.state.is_none()
@@ -175,6 +214,14 @@ impl EndpointPatch {
         set(self.timeout_ms, &mut endpoint.timeout_ms);
         set(self.fatal_statuses, &mut endpoint.fatal_statuses);
         set(self.signing_schemes, &mut endpoint.signing_schemes);
+        set(self.header_prefix, &mut endpoint.header_prefix);
+        match self.compat {
+            Patch::Keep => {}
+            Patch::Clear => endpoint.compat = None,
+            Patch::Set(changes) => {
+                endpoint.compat = Some(changes.merge(endpoint.compat.as_ref())?);
+            }
+        }
         set(self.keep_responses, &mut endpoint.keep_responses);
         merge_metadata(self.metadata, &mut endpoint.metadata)?;
         merge_state(self.state, self.state_reason, &mut endpoint);
@@ -271,6 +318,8 @@ mod tests {
             timeout_ms: 15_000,
             fatal_statuses: Vec::new(),
             signing_schemes: vec![SigningScheme::V1],
+            header_prefix: HeaderPrefix::default(),
+            compat: None,
             keep_responses: KeepResponses::Failures,
             metadata: r#"{"a":"1","b":"2"}"#.into(),
             state: EndpointState::Enabled,
@@ -347,6 +396,47 @@ mod tests {
         assert_eq!(
             merge(None, Patch::Set(3), None),
             Err(RateLimitError::PerSecondMissing)
+        );
+    }
+
+    #[test]
+    fn a_form_of_others_is_merged_and_its_header_is_the_others_own_unless_one_was_given() {
+        let secret = || CompatSecret::parse("0123456789abcdef").ok();
+        let form = |kind, header| CompatForm::new(kind, header).unwrap();
+        let merge = |kind, header, secret, old: Option<&CompatForm>| {
+            let changes = CompatChanges {
+                kind,
+                header,
+                secret,
+            };
+            changes.merge(old)
+        };
+        let (github, stripe) = (CompatKind::Github, CompatKind::Stripe);
+        let old = form(github, None);
+        assert_eq!(
+            merge(Some(github), Patch::Keep, secret(), None),
+            Ok(form(github, None))
+        );
+        assert_eq!(
+            merge(Some(stripe), Patch::Keep, None, Some(&old)),
+            Ok(form(stripe, None))
+        );
+        let given = form(github, Some("x-own"));
+        assert_eq!(
+            merge(Some(stripe), Patch::Keep, None, Some(&given)),
+            Ok(form(stripe, Some("x-own")))
+        );
+        assert_eq!(
+            merge(None, Patch::Clear, None, Some(&given)),
+            Ok(form(github, None))
+        );
+        assert_eq!(
+            merge(None, Patch::Keep, secret(), None),
+            Err(CompatError::KindMissing)
+        );
+        assert_eq!(
+            merge(Some(github), Patch::Keep, None, None),
+            Err(CompatError::SecretMissing)
         );
     }
 

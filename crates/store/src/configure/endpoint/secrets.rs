@@ -1,5 +1,7 @@
 //! Sealing: signing secrets and header values, bound to their tenant and object.
 
+use chrono::{DateTime, Utc};
+use posthorn_domain::compat::{Compat, CompatForm, CompatSecret};
 use posthorn_domain::endpoint::SigningScheme;
 use posthorn_domain::header::CustomHeaders;
 use posthorn_domain::id::{EndpointId, SecretId, TenantId};
@@ -10,9 +12,21 @@ use sqlx::{Postgres, Transaction};
 
 use super::ConfigureError;
 use crate::clock::Clock;
-use crate::configuration::associated_data;
+use crate::configuration::{associated_data, compat_data};
+use crate::database::Database;
 use crate::entropy::Entropy;
+use crate::read::{DatabaseError, EndpointRef, find_endpoint};
 use crate::scope::TenantScope;
+
+/// A signing secret that was opened to be shown to who may see it.
+pub struct OpenedSecret {
+    /// The secret.
+    pub secret: SigningSecret,
+    /// Since when it signs.
+    pub created_at: DateTime<Utc>,
+    /// From here on it no longer signs; `None`: in force.
+    pub retires_at: Option<DateTime<Utc>>,
+}
 
 /// What sealing needs: the master keys, and time and randomness for ids and nonces.
 pub struct Sealer<'a> {
@@ -43,7 +57,7 @@ impl Sealer<'_> {
             .collect()
     }
 
-    fn generate(&self, scheme: SigningScheme) -> Result<SigningSecret, ConfigureError> {
+    pub(super) fn generate(&self, scheme: SigningScheme) -> Result<SigningSecret, ConfigureError> {
         match scheme {
             SigningScheme::V1 => Ok(SigningSecret::generate_v1(self.entropy.bytes())),
             SigningScheme::V1a => Ok(SigningSecret::generate_v1a(self.entropy.bytes())?),
@@ -74,17 +88,26 @@ impl Sealer<'_> {
         &self,
         tenant: TenantId,
         endpoint: EndpointId,
-        sealed: Option<&(String, Vec<u8>)>,
+        sealed: Option<&Sealed>,
     ) -> Result<CustomHeaders, ConfigureError> {
-        let Some((key_id, bytes)) = sealed else {
+        let Some(Sealed { key_id, bytes }) = sealed else {
             return Ok(CustomHeaders::default());
         };
-        let plain = self.ring.open(
-            key_id,
-            bytes,
-            &associated_data(tenant.uuid(), endpoint.uuid()),
-        )?;
+        let bound = associated_data(tenant.uuid(), endpoint.uuid());
+        let plain = self.ring.open(key_id, bytes, &bound)?;
         serde_json::from_slice(plain.expose_secret()).map_err(ConfigureError::from)
+    }
+
+    /// Seals the secret of a form of others.
+    pub(super) fn seal_compat(
+        &self,
+        tenant: TenantId,
+        endpoint: EndpointId,
+        secret: &CompatSecret,
+    ) -> Result<Sealed, SealError> {
+        let bound = compat_data(tenant.uuid(), endpoint.uuid());
+        let plain = secret.expose().as_bytes();
+        self.ring.seal(plain, &bound, self.entropy.bytes())
     }
 
     fn seal_secret(
@@ -103,30 +126,129 @@ impl Sealer<'_> {
     }
 }
 
-/// Keeps secrets of an endpoint, sealed and in force.
+/// What signs for an endpoint.
+pub struct OpenedSecrets {
+    /// The secrets of Standard Webhooks, newest first.
+    pub secrets: Vec<OpenedSecret>,
+    /// The form of others and its secret.
+    pub compat: Option<Compat>,
+}
+
+/// The secrets that sign for an endpoint.
+///
+/// # Errors
+/// When there is no such endpoint, a secret cannot be opened, or the database does not answer.
+pub async fn endpoint_secrets(
+    database: &Database,
+    scope: TenantScope,
+    which: &EndpointRef,
+    ring: &KeyRing,
+) -> Result<OpenedSecrets, ConfigureError> {
+    let mut tx = database.tenant_tx(&scope).await?;
+    let mut row = find_endpoint(&mut tx, scope, which)
+        .await?
+        .ok_or(ConfigureError::NotFound)?;
+    let id = EndpointId::from_uuid(row.id);
+    let secrets = opened(&mut tx, scope, id, ring).await?;
+    tx.commit().await?;
+    let sealed = row.compat_key_id.take().zip(row.compat_sealed.take());
+    let form = row.told()?.compat;
+    let compat = match form.zip(sealed) {
+        None => None,
+        Some((form, sealed)) => Some(open_compat(ring, scope.tenant(), id, form, &sealed)?),
+    };
+    Ok(OpenedSecrets { secrets, compat })
+}
+
+fn open_compat(
+    ring: &KeyRing,
+    tenant: TenantId,
+    endpoint: EndpointId,
+    form: CompatForm,
+    (key_id, bytes): &(String, Vec<u8>),
+) -> Result<Compat, ConfigureError> {
+    let plain = ring.open(key_id, bytes, &compat_data(tenant.uuid(), endpoint.uuid()))?;
+    let secret = std::str::from_utf8(plain.expose_secret())
+        .ok()
+        .and_then(|text| CompatSecret::parse(text).ok())
+        .ok_or(DatabaseError::Unreadable("a compatibility secret"))?;
+    Ok(Compat { form, secret })
+}
+
+/// Opens what signs for an endpoint at this moment, newest first.
+pub(super) async fn opened(
+    tx: &mut Transaction<'static, Postgres>,
+    scope: TenantScope,
+    endpoint: EndpointId,
+    ring: &KeyRing,
+) -> Result<Vec<OpenedSecret>, ConfigureError> {
+    let rows = sqlx::query!(
+        "SELECT id, key_id, sealed, created_at, retires_at FROM endpoint_secrets
+         WHERE tenant_id = $1 AND endpoint_id = $2 AND (retires_at IS NULL OR retires_at > clock_timestamp())
+         ORDER BY created_at DESC, id DESC",
+        scope.tenant().uuid(),
+        endpoint.uuid(),
+    )
+    .fetch_all(&mut **tx)
+    .await?;
+    rows.into_iter()
+        .map(|row| {
+            let bound = associated_data(scope.tenant().uuid(), row.id);
+            let plain = ring.open(&row.key_id, &row.sealed, &bound)?;
+            let secret = std::str::from_utf8(plain.expose_secret())
+                .ok()
+                .and_then(|text| SigningSecret::parse(text).ok())
+                .ok_or(DatabaseError::Unreadable("a signing secret"))?;
+            Ok(OpenedSecret {
+                secret,
+                created_at: row.created_at,
+                retires_at: row.retires_at,
+            })
+        })
+        .collect()
+}
+
+/// Keeps a secret of an endpoint, sealed and in force. Answers since when.
 pub(super) async fn insert(
     tx: &mut Transaction<'static, Postgres>,
     scope: TenantScope,
     endpoint: EndpointId,
-    secrets: &[SigningSecret],
+    secret: &SigningSecret,
     sealer: &Sealer<'_>,
-) -> Result<(), ConfigureError> {
-    for secret in secrets {
-        let id = SecretId::mint(sealer.clock.now(), sealer.entropy.bytes());
-        let sealed = sealer.seal_secret(scope.tenant(), id, secret)?;
-        sqlx::query!(
-            "INSERT INTO endpoint_secrets (tenant_id, endpoint_id, id, kind, key_id, sealed)
-             VALUES ($1, $2, $3, $4, $5, $6)",
-            scope.tenant().uuid(),
-            endpoint.uuid(),
-            id.uuid(),
-            secret.kind(),
-            sealed.key_id,
-            sealed.bytes,
-        )
-        .execute(&mut **tx)
-        .await?;
-    }
+) -> Result<DateTime<Utc>, ConfigureError> {
+    let id = SecretId::mint(sealer.clock.now(), sealer.entropy.bytes());
+    let sealed = sealer.seal_secret(scope.tenant(), id, secret)?;
+    // The time of the statement: a transaction that waited for another rotation began before that one ended.
+    let created_at = sqlx::query_scalar!(
+        "INSERT INTO endpoint_secrets (tenant_id, endpoint_id, id, kind, key_id, sealed, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp())
+         RETURNING created_at",
+        scope.tenant().uuid(),
+        endpoint.uuid(),
+        id.uuid(),
+        secret.kind(),
+        sealed.key_id,
+        sealed.bytes,
+    )
+    .fetch_one(&mut **tx)
+    .await?;
+    Ok(created_at)
+}
+
+/// Removes the secrets that no longer sign.
+pub(super) async fn remove_retired(
+    tx: &mut Transaction<'static, Postgres>,
+    scope: TenantScope,
+    endpoint: EndpointId,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "DELETE FROM endpoint_secrets
+         WHERE tenant_id = $1 AND endpoint_id = $2 AND retires_at <= clock_timestamp()",
+        scope.tenant().uuid(),
+        endpoint.uuid(),
+    )
+    .execute(&mut **tx)
+    .await?;
     Ok(())
 }
 
@@ -145,13 +267,14 @@ pub(super) async fn retire(
         return Ok(());
     }
     sqlx::query!(
-        "UPDATE endpoint_secrets SET retires_at = now()
-         WHERE tenant_id = $1 AND endpoint_id = $2 AND kind = ANY ($3) AND (retires_at IS NULL OR retires_at > now())",
+        "UPDATE endpoint_secrets SET retires_at = clock_timestamp()
+         WHERE tenant_id = $1 AND endpoint_id = $2 AND kind = ANY ($3)
+           AND (retires_at IS NULL OR retires_at > clock_timestamp())",
         scope.tenant().uuid(),
         endpoint.uuid(),
         &kinds,
     )
     .execute(&mut **tx)
     .await?;
-    Ok(())
+    remove_retired(tx, scope, endpoint).await
 }

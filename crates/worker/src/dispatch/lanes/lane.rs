@@ -1,10 +1,10 @@
 //! One endpoint's queue.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use posthorn_domain::delivery::Why;
-use posthorn_domain::id::EventId;
+use posthorn_domain::id::{EventId, IdSet};
 use posthorn_domain::limits;
 use posthorn_store::pending::Due;
 
@@ -46,7 +46,7 @@ pub(super) struct Lane {
     pub(super) allowance: Allowance,
     /// Deliveries that are queued, in flight or not yet recorded; the events of those that were due.
     held: usize,
-    held_due: HashSet<EventId>,
+    held_due: IdSet<EventId>,
     /// The last turn went to a row of `pending`.
     pending_was_last: bool,
     /// More rows lie parked than were taken, and nobody was asked yet to bring them.
@@ -66,7 +66,7 @@ impl Lane {
             admitting: 0,
             allowance,
             held: 0,
-            held_due: HashSet::new(),
+            held_due: IdSet::default(),
             pending_was_last: false,
             more: false,
             place: Place::Nowhere,
@@ -158,6 +158,18 @@ impl Lane {
         let low = self.more && self.parked.len() <= limits::PARKED_LOW;
         self.more &= !low;
         low
+    }
+
+    /// Fresh deliveries that are queued.
+    pub(super) fn waiting(&self) -> usize {
+        self.fresh.len()
+    }
+
+    /// Whether its next fresh delivery has been queued since before `since`.
+    pub(super) fn waits_since(&self, since: Instant) -> bool {
+        self.fresh
+            .front()
+            .is_some_and(|queued| queued.since < since)
     }
 
     /// Takes out the fresh deliveries that have been queued since before `since`, with what they waited for.

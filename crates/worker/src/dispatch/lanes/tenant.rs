@@ -1,8 +1,9 @@
 //! One tenant's endpoints, and whose turn it is.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Instant;
 
-use posthorn_domain::id::EndpointId;
+use posthorn_domain::id::{EndpointId, IdMap};
 use posthorn_domain::limits;
 
 use super::lane::{Lane, Place};
@@ -11,13 +12,17 @@ use crate::dispatch::item::Item;
 /// One tenant's endpoints, and what all its deliveries take.
 #[derive(Default)]
 pub(super) struct TenantLanes {
-    pub(super) lanes: HashMap<EndpointId, Lane>,
+    pub(super) lanes: IdMap<EndpointId, Lane>,
     ring: VecDeque<EndpointId>,
     /// Lanes with work that have their part of the tenant's slots, those with the fewest first.
     full: BTreeSet<(usize, EndpointId)>,
     pub(super) bytes: usize,
     pub(super) rows: usize,
     pub(super) slots: usize,
+    /// Slots that were free again because their requests had ended: since the last tick, and half of those before for each tick
+    /// that has passed.
+    ended: usize,
+    ended_lately: usize,
     /// It stands in the ring of tenants.
     pub(super) ready: bool,
 }
@@ -44,7 +49,7 @@ impl TenantLanes {
                 lane.place = Place::Full;
                 self.full.insert((lane.slots, endpoint));
             } else {
-                // Looked up anew, which ends the loan of the loop's own.
+                // Looked up once more, to satisfy the borrow checker.
                 return self.lanes.get_mut(&endpoint).map(|lane| (endpoint, lane));
             }
         }
@@ -75,6 +80,40 @@ impl TenantLanes {
             }
             lane.slots = lane.slots.saturating_sub(slots);
         }
+    }
+
+    /// A request has ended, and so many of a lane's slots are free again.
+    pub(super) fn answered(&mut self, endpoint: EndpointId, slots: usize) {
+        self.ended += slots;
+        self.give_back(endpoint, slots);
+        if let Some(lane) = self.lanes.get_mut(&endpoint) {
+            lane.in_flight = lane.in_flight.saturating_sub(1);
+        }
+    }
+
+    /// A quarter of a second has passed.
+    pub(super) fn tick(&mut self) {
+        self.ended_lately = self.ended_lately / 2 + std::mem::take(&mut self.ended);
+    }
+
+    /// Whether its requests last for less than about a second, on average (Little's law): then it is not they who keep its
+    /// deliveries waiting.
+    pub(super) fn is_brisk(&self) -> bool {
+        self.slots <= limits::SLOTS_TURNED * (self.ended_lately + self.ended)
+    }
+
+    /// Fresh deliveries of endpoints whose turn it is.
+    pub(super) fn waiting(&self) -> usize {
+        let lanes = self.ring.iter().filter_map(|of| self.lanes.get(of));
+        lanes.map(Lane::waiting).sum()
+    }
+
+    /// The endpoints whose turn it is, and whose next fresh delivery has waited since before `since`.
+    pub(super) fn behind(&self, since: Instant) -> impl Iterator<Item = EndpointId> {
+        self.ring.iter().copied().filter(move |endpoint| {
+            let lane = self.lanes.get(endpoint);
+            lane.is_some_and(|lane| lane.is_ready() && lane.waits_since(since))
+        })
     }
 
     /// Puts a lane into the ring when it has work, away when nothing hangs on it.

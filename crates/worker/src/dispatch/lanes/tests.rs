@@ -11,6 +11,7 @@ use posthorn_store::pending::Due;
 use posthorn_store::stream::{OpenSet, Stream};
 use uuid::Uuid;
 
+mod behind;
 mod properties;
 mod rates;
 

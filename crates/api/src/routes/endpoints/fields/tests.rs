@@ -106,38 +106,3 @@ fn statuses_with_a_meaning_of_their_own_are_not_fatal() {
         );
     }
 }
-
-#[test]
-fn a_secret_suits_the_schemes() {
-    let text = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-    assert!(secret(text, &[SigningScheme::V1], &mut Faults::default()).is_some());
-    assert!(secret(text, &[SigningScheme::V1a], &mut Faults::default()).is_none());
-    let mut faults = Faults::default();
-    assert!(
-        secret(
-            "v1,whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
-            &[SigningScheme::V1],
-            &mut faults
-        )
-        .is_none()
-    );
-    assert_eq!(problem(faults), Problem::SecretInvalid);
-}
-
-#[test]
-fn schemes_are_one_or_both_each_once() {
-    let asked = |text| {
-        let mut faults = Faults::default();
-        let schemes = signing(serde_json::from_str(text).unwrap(), &mut faults);
-        faults.is_empty().then_some(schemes).flatten()
-    };
-    assert_eq!(
-        asked(r#"{"schemes":["v1a","v1"]}"#),
-        Some(vec![SigningScheme::V1, SigningScheme::V1a])
-    );
-    assert_eq!(asked(r#"{"schemes":[]}"#), None);
-    assert_eq!(asked(r#"{"schemes":["v1","v1"]}"#), None);
-    assert_eq!(asked(r#"{"schemes":["v1"],"header_prefix":"svix"}"#), None);
-    assert!(serde_json::from_str::<SigningRequest>(r#"{"compat":{}}"#).is_err());
-    assert!(serde_json::from_str::<SigningRequest>(r#"{"compat":null}"#).is_ok());
-}

@@ -1,0 +1,36 @@
+//! Waiting for the database, and giving a step up that nobody answers (INV-11).
+
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+
+use super::DatabaseError;
+
+/// Waits for a step for so long. What it came to is unknown when it was given up.
+///
+/// # Panics
+/// Outside of a runtime.
+///
+/// # Errors
+/// Its own, or [`unanswered`].
+pub fn answered<T>(
+    within: Duration,
+    step: impl Future<Output = Result<T, DatabaseError>>,
+) -> impl Future<Output = Result<T, DatabaseError>> {
+    // Not an async function: it would keep the step twice.
+    tokio::time::timeout(within, step).map(|answer| answer.unwrap_or_else(|_| Err(unanswered())))
+}
+
+/// That a step was given up: the database, or the way to it, has said nothing in time.
+#[must_use]
+pub fn unanswered() -> DatabaseError {
+    let text = "the database has not answered in time";
+    DatabaseError::Io(io::Error::new(io::ErrorKind::TimedOut, text))
+}
+
+/// Whether that is what an error says.
+pub(super) fn is_unanswered(error: &DatabaseError) -> bool {
+    matches!(error, DatabaseError::Io(error) if error.kind() == io::ErrorKind::TimedOut)
+}
