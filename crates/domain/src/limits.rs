@@ -343,6 +343,8 @@ pub const SHARDS: usize = 256;
 
 /// Connections at the same time, over all listeners; more wait in the kernel's queue.
 pub const CONNECTIONS: usize = 8192;
+/// Connections that the kernel keeps for a listener until they are accepted; it keeps no more than `net.core.somaxconn`.
+pub const LISTEN_BACKLOG: u32 = 4096;
 /// A request's head must be complete in this time; a connection without a request is closed after it. Longer
 /// than the minute for which proxies commonly keep a connection, so that it is theirs to close.
 pub const REQUEST_HEAD_WAIT: Duration = Duration::from_secs(75);

@@ -49,7 +49,7 @@ pub(crate) async fn serve(flags: &Flags, environment: &Environment) -> anyhow::R
     telemetry::log(&settings.log)?;
     let stop = signals::watch()?;
     let clock = Clock::start();
-    let main = Listener::bind(settings.listen, "POSTHORN_LISTEN").await?;
+    let main = Listener::bind(settings.listen, "POSTHORN_LISTEN")?;
     let metrics = Metrics::collect()?;
     let readiness = Readiness::new(clock.clone());
     let front = Front::new(
@@ -59,7 +59,7 @@ pub(crate) async fn serve(flags: &Flags, environment: &Environment) -> anyhow::R
     let connections = Connections::new(clock.clone(), settings.trusted_proxies.clone());
     let mut own = vec![main.address()];
     if let Some(address) = settings.metrics_listen {
-        let listener = Listener::bind(address, "POSTHORN_METRICS_LISTEN").await?;
+        let listener = Listener::bind(address, "POSTHORN_METRICS_LISTEN")?;
         own.push(listener.address());
         connections.serve(listener, front::metrics_alone(metrics.clone()));
     }

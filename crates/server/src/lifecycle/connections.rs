@@ -27,7 +27,7 @@ use ipnet::IpNet;
 use posthorn_domain::limits;
 use posthorn_domain::shutdown::Deadline;
 use posthorn_store::clock::Clock;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -65,8 +65,8 @@ impl Listener {
     ///
     /// # Errors
     /// When the address is taken or is not ours.
-    pub(super) async fn bind(address: SocketAddr, setting: &'static str) -> anyhow::Result<Self> {
-        let socket = TcpListener::bind(address).await.map_err(|error| match error.kind() {
+    pub(super) fn bind(address: SocketAddr, setting: &'static str) -> anyhow::Result<Self> {
+        let socket = listen(address).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => {
                 anyhow::anyhow!("{setting}: {address} is in use by another program: stop it, or set {setting} to another address")
             }
@@ -80,6 +80,20 @@ impl Listener {
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
+}
+
+/// Listens as [`TcpListener::bind`] does, but with room for more than its 128 who come at once: the next one's connection would be
+/// made a second later, when its kernel tries again.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+    // Connections of the node before this one may linger.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(limits::LISTEN_BACKLOG)
 }
 
 /// All connections of the node.
@@ -166,18 +180,25 @@ impl Connections {
         }
     }
 
-    /// Those who have connected and were not heard yet: closing the listener would reset them.
+    /// Those who have connected and were not heard yet: closing the listener would reset them. Not more than there can have been
+    /// when the node began to stop, however fast others keep coming (INV-11).
     fn accept_last(&self, listener: Listener, site: &impl Site) {
         // Asked directly: what the runtime knows of it may be a moment old.
         let Ok(socket) = listener.socket.into_std() else {
             return;
         };
-        while let Ok(permit) = Arc::clone(&self.open).try_acquire_owned()
-            && let Ok((stream, peer)) = socket.accept()
-            && stream.set_nonblocking(true).is_ok()
-            && let Ok(stream) = TcpStream::from_std(stream)
-        {
-            self.heard(stream, peer, site, permit);
+        for _ in 0..limits::LISTEN_BACKLOG {
+            let Ok(permit) = Arc::clone(&self.open).try_acquire_owned() else {
+                return;
+            };
+            let Ok((stream, peer)) = socket.accept() else {
+                return;
+            };
+            if stream.set_nonblocking(true).is_ok()
+                && let Ok(stream) = TcpStream::from_std(stream)
+            {
+                self.heard(stream, peer, site, permit);
+            }
         }
     }
 
@@ -254,9 +275,7 @@ mod tests {
     async fn serve(router: Router) -> (Connections, SocketAddr) {
         let mut connections = Connections::new(Clock::start(), Vec::new());
         connections.head_within = Duration::from_millis(300);
-        let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), "POSTHORN_LISTEN")
-            .await
-            .unwrap();
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), "POSTHORN_LISTEN").unwrap();
         let address = listener.address();
         connections.serve(listener, router);
         (connections, address)
@@ -281,7 +300,6 @@ mod tests {
         let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = taken.local_addr().unwrap();
         let error = Listener::bind(address, "POSTHORN_LISTEN")
-            .await
             .err()
             .unwrap()
             .to_string();
@@ -289,6 +307,18 @@ mod tests {
             error.contains("POSTHORN_LISTEN") && error.contains(&address.to_string()),
             "{error}"
         );
+    }
+
+    /// INV-11: nobody's connection waits for the kernel's next try, which comes after a second.
+    #[tokio::test]
+    async fn hundreds_who_come_at_once_are_all_connected() {
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), "POSTHORN_LISTEN").unwrap();
+        let mut callers = Vec::new();
+        for _ in 0..300 {
+            let within = Duration::from_millis(500);
+            callers
+                .push(std::net::TcpStream::connect_timeout(&listener.address(), within).unwrap());
+        }
     }
 
     #[tokio::test]
