@@ -84,6 +84,8 @@ fn check(body: &[u8], binding: &str) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[derive(Debug, PartialEq)]
@@ -127,6 +129,38 @@ mod tests {
     fn a_text_that_is_no_cursor_is_refused() {
         for text in ["", "a", "====", "AAAAAAAAAAA", "not a cursor", "\u{0}"] {
             assert_eq!(decode::<Key>(text, "events"), None, "{text:?}");
+        }
+    }
+
+    /// Bytes of any number in base64url, which is nearer to a cursor than any text.
+    fn near_cursors() -> impl Strategy<Value = String> {
+        prop_oneof![
+            "\\PC{0,40}",
+            proptest::collection::vec(any::<u8>(), 0..32)
+                .prop_map(|bytes| URL_SAFE_NO_PAD.encode(bytes)),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_was_not_written_here_is_read(text in near_cursors(), binding in "[a-z ]{0,8}") {
+            prop_assert_eq!(decode::<Key>(&text, &binding), None);
+        }
+
+        /// One text for one place: another spelling of the same bytes is refused, too.
+        #[test]
+        fn a_cursor_reads_back_and_with_anything_changed_does_not(
+            key in any::<u64>(), before in any::<bool>(), at in 0_usize..24, change in 1_u8..=255, more in "[A-Za-z0-9=_ -]{1,4}",
+        ) {
+            let side = if before { Side::Before } else { Side::After };
+            let text = encode(side, &Key(key), "events");
+            prop_assert_eq!(decode(&text, "events"), Some((side, Key(key))));
+            prop_assert_eq!(decode::<Key>(&format!("{text}{more}"), "events"), None);
+            let mut bytes = text.clone().into_bytes();
+            let last = bytes.len() - 1;
+            bytes[at.min(last)] ^= change;
+            let bent = String::from_utf8_lossy(&bytes);
+            prop_assert_eq!(decode::<Key>(&bent, "events"), None, "{}", bent);
         }
     }
 }

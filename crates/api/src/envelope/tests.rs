@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 
 fn submit(body: impl Into<Bytes>) -> Result<NewEvent, Failure> {
@@ -227,4 +229,70 @@ fn two_values_are_malformed() {
         refused(r#"{"type":"a","payload":1} {}"#).0,
         Problem::MalformedJson
     );
+}
+
+const PAYLOADS: [&str; 10] = [
+    "{}",
+    "[ ]",
+    "-0.0e-0",
+    r#""\ud800""#,
+    r#"{"b":1,"a":2,"b":3}"#,
+    r#"{"type":"x","payload":{"payload":1}}"#,
+    r#""\"payload\":1""#,
+    "18446744073709551616",
+    "\"\u{2028}}\"",
+    "[[[1,\r\n2]],{\"\":null}]",
+];
+
+/// Fields of an envelope in any order and with any space, and which payload it is.
+fn envelopes() -> impl Strategy<Value = (String, &'static str)> {
+    let fields = |payload: &'static str| {
+        let fields = [
+            r#""type" : "a.b""#.to_owned(),
+            format!(r#""payload":{payload}"#),
+            r#""metadata":{"k":"v"}"#.to_owned(),
+            r#""uid":null"#.to_owned(),
+        ];
+        Just(fields.to_vec()).prop_shuffle()
+    };
+    (proptest::sample::select(&PAYLOADS), "[ \t\r\n]{0,3}")
+        .prop_flat_map(move |(payload, space)| (fields(payload), Just(payload), Just(space)))
+        .prop_map(|(fields, payload, space)| {
+            let comma = format!("{space},{space}");
+            (
+                format!("{space}{{{space}{}{space}}}{space}", fields.join(&comma)),
+                payload,
+            )
+        })
+}
+
+proptest! {
+    /// INV-3.
+    #[test]
+    fn in_any_order_and_with_any_space_the_payload_is_what_stands_there((body, payload) in envelopes()) {
+        let event = submit(body).unwrap();
+        prop_assert_eq!(event.payload, payload);
+    }
+
+    /// INV-3: whatever becomes of a body on its way, what is taken from it is a payload, and what is not is told as 4xx.
+    #[test]
+    fn a_bent_body_is_refused_or_its_payload_is_whole(
+        (body, _) in envelopes(),
+        bends in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3), 0..4),
+    ) {
+        let mut bytes = body.into_bytes();
+        for (at, byte, how) in bends {
+            let at = at.index(bytes.len());
+            match how {
+                0 => bytes[at] = byte,
+                1 => bytes.insert(at, byte),
+                _ if bytes.len() > 1 => drop(bytes.remove(at)),
+                _ => {}
+            }
+        }
+        match submit(bytes) {
+            Ok(event) => prop_assert_eq!(payload::check_json(&event.payload), Ok(())),
+            Err(failure) => prop_assert!(failure.problem.status().is_client_error()),
+        }
+    }
 }

@@ -91,4 +91,15 @@ proptest! {
             prop_assert!(wait.is_none_or(|wait| !wait.is_zero() && wait <= limits::RETRY_AFTER_MAX));
         }
     }
+
+    /// The three forms of RFC 9110, section 5.6.7, of one moment. Those with two digits of a year mean one within fifty years.
+    #[test]
+    fn a_date_is_the_same_in_each_of_its_forms(after in -2_000_000_i64..2_000_000) {
+        let at = now() + chrono::TimeDelta::seconds(after);
+        let wait = u64::try_from(after).ok().filter(|after| *after > 0).map(|after| after.min(86_400));
+        for form in ["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"] {
+            let value = at.format(form).to_string();
+            prop_assert_eq!(seconds(&value), wait, "{}", value);
+        }
+    }
 }
