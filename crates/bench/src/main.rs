@@ -17,6 +17,7 @@ mod baseline;
 mod client;
 mod cluster;
 mod counters;
+mod hostile;
 mod judge;
 mod latency;
 mod load;
@@ -100,6 +101,9 @@ enum What {
     /// The server, then PostgreSQL, are killed in the middle.
     #[command(alias = "S11")]
     S11(trial::TrialArgs),
+    /// A thousand deliveries go to receivers that do everything wrong.
+    #[command(alias = "S12")]
+    S12(trial::TrialArgs),
 }
 
 #[tokio::main]
@@ -134,6 +138,7 @@ async fn work(what: What) -> anyhow::Result<ExitCode> {
         What::S9(args) => trial::snapshot(&args).await,
         What::S10(args) => trial::waiting(&args).await,
         What::S11(args) => trial::crash(&args).await,
+        What::S12(args) => trial::hostile(&args).await,
     }
 }
 
@@ -155,7 +160,7 @@ async fn all(args: &trial::TrialArgs) -> anyhow::Result<ExitCode> {
 type Asked = fn(trial::TrialArgs) -> What;
 
 /// Each scenario and how it is asked for.
-const SCENARIOS: [(&str, Asked); 11] = [
+const SCENARIOS: [(&str, Asked); 12] = [
     ("s1", |args| What::S1(args.run)),
     ("s1b", |args| What::S1b(args.run)),
     ("s2", |args| What::S2(args.run)),
@@ -167,6 +172,7 @@ const SCENARIOS: [(&str, Asked); 11] = [
     ("s9", What::S9),
     ("s10", What::S10),
     ("s11", What::S11),
+    ("s12", What::S12),
 ];
 
 /// `a.json` as `a-s1.json`.

@@ -38,10 +38,19 @@ pub(crate) fn cpu_with_children(pid: u32) -> anyhow::Result<Duration> {
 
 /// Resident memory of a process at its highest, in bytes.
 pub(crate) fn peak_memory(pid: u32) -> anyhow::Result<u64> {
+    resident(pid, "VmHWM:").or_else(|_| memory(pid))
+}
+
+/// Resident memory of a process now, in bytes.
+pub(crate) fn memory(pid: u32) -> anyhow::Result<u64> {
+    resident(pid, "VmRSS:")
+}
+
+fn resident(pid: u32, name: &str) -> anyhow::Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
-    let line = value("VmHWM:")
-        .or_else(|| value("VmRSS:"))
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
         .context("no memory in /proc")?;
     let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
     Ok(kib * 1024)

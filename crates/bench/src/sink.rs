@@ -27,7 +27,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 use crate::{
     latency::{Histogram, Latency},
@@ -194,9 +194,20 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// Serves until it is killed. Prints the address on a line of its own.
 pub(crate) async fn run(listen: SocketAddr) -> anyhow::Result<()> {
-    let listener = TcpListener::bind(listen).await?;
+    let listener = listening(listen)?;
     println!("{}", listener.local_addr()?);
     serve(listener).await
+}
+
+/// With room for everybody who connects at once: what does not find any connects a second later.
+pub(crate) fn listening(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+    socket.bind(address)?;
+    socket.listen(4096)
 }
 
 async fn serve(listener: TcpListener) -> anyhow::Result<()> {

@@ -69,7 +69,7 @@ impl RunArgs {
 /// An endpoint to be made.
 #[derive(Clone, Debug)]
 pub(crate) struct EndpointSpec {
-    /// Of its URL at the sink.
+    /// Of its URL at the sink; or a whole URL.
     pub(crate) path: String,
     /// What it wants.
     pub(crate) event_type: &'static str,
@@ -184,7 +184,11 @@ impl Stage {
     }
 
     fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.sink.address)
+        if path.starts_with('/') {
+            format!("http://{}{path}", self.sink.address)
+        } else {
+            path.to_owned()
+        }
     }
 
     /// Changes the first endpoint of the first `tenants`: `fields` are made for its place. Waits until the last one is

@@ -1,4 +1,4 @@
-//! S4 to S11: the steady load with something in its way, beside the same load with nothing.
+//! S4 to S12: the steady load with something in its way, beside the same load with nothing.
 //!
 //! A trial has pairs of stretches: `alone` and `beside`, interleaved where what is in the way can be taken away again. What is
 //! judged is the one against the other, by the median of the pairs.
@@ -6,6 +6,7 @@
 mod backlog;
 mod beside;
 mod crash;
+mod hostile;
 mod laden;
 
 use std::{collections::BTreeMap, process::ExitCode, sync::Arc, time::Duration};
@@ -24,6 +25,7 @@ pub(crate) use self::{
     backlog::backlog,
     beside::{failing, flood, hanging},
     crash::crash,
+    hostile::hostile,
     laden::{retained, snapshot, waiting},
 };
 

@@ -133,7 +133,7 @@ pub(crate) async fn flood(args: &TrialArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// The others' end to end may be half as slow again as alone, or 25 ms.
-fn judge_delay(outcome: &mut Outcome) {
+pub(super) fn judge_delay(outcome: &mut Outcome) {
     let alone = outcome.median(|pair| millis(pair.alone.sink.end_to_end.p99_us));
     let beside = outcome.median(|pair| millis(pair.beside.sink.end_to_end.p99_us));
     let wanted = (1.5 * alone).max(25.0);
