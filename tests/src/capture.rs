@@ -10,28 +10,46 @@ use std::time::SystemTime;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::environment;
 use crate::receiver::Received;
 
-/// Leaves a request in the folder of captures, if there is one, as a request that must verify with this `whsec_…`.
+/// What requests must verify with.
+pub struct Keys<'a> {
+    /// `whsec_…`, by HMAC.
+    pub secret: &'a str,
+    /// `whpk_…`, by ed25519, where they are signed so, too.
+    pub public: Option<&'a str>,
+}
+
+/// Leaves requests in the folder of captures, if there is one, in one file.
+pub fn capture(requests: &[Received], keys: &Keys<'_>) {
+    let Some(folder) = environment::captures() else {
+        return;
+    };
+    let captured: Vec<_> = requests
+        .iter()
+        .map(|request| captured(request, keys))
+        .collect();
+    let file = folder.join(format!("{}.json", environment::unique()));
+    std::fs::write(file, Value::from(captured).to_string()).unwrap();
+}
+
 #[expect(
     clippy::disallowed_methods,
     reason = "the moment of arrival, as a receiver's clock has it"
 )]
-pub fn capture(request: &Received, secret: &str) {
-    let Some(folder) = environment::captures() else {
-        return;
-    };
+fn captured(request: &Received, keys: &Keys<'_>) -> Value {
     let arrived = SystemTime::now() - request.arrived.elapsed();
     let arrived = arrived
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap()
         .as_secs();
     let header = |name: &str| request.header(name).unwrap_or_default();
-    let captured = json!({
-        "secrets": [secret],
+    json!({
+        "secrets": [keys.secret],
+        "public_keys": keys.public.as_slice(),
         "headers": {
             "webhook-id": header("webhook-id"),
             "webhook-timestamp": header("webhook-timestamp"),
@@ -39,7 +57,5 @@ pub fn capture(request: &Received, secret: &str) {
         },
         "body_base64": STANDARD.encode(&request.body),
         "arrived_at": arrived,
-    });
-    let file = folder.join(format!("{}.json", environment::unique()));
-    std::fs::write(file, captured.to_string()).unwrap();
+    })
 }

@@ -8,6 +8,7 @@
     reason = "what goes wrong in what the tests share is a failed test too"
 )]
 
+mod answers;
 mod api;
 mod chaos;
 mod clock;

@@ -35,7 +35,7 @@ impl Stage {
 }
 
 /// Whether the bytes are signed with the public key, by ed25519 as it stands in RFC 8032 and nothing of ours.
-fn is_signed(public: &str, message: &[u8], signature: &str) -> bool {
+pub(crate) fn is_signed(public: &str, message: &[u8], signature: &str) -> bool {
     let provider = aws_lc_rs::default_provider();
     let ed25519 = provider
         .signature_verification_algorithms
@@ -52,7 +52,7 @@ fn is_signed(public: &str, message: &[u8], signature: &str) -> bool {
 
 /// Whether a request verifies with the shared secret of an endpoint.
 #[track_caller]
-fn assert_verifies(request: &Received, endpoint: &Value, whether: bool) {
+pub(crate) fn assert_verifies(request: &Received, endpoint: &Value, whether: bool) {
     let header = |name| request.header(name).unwrap();
     let verifies = verify(
         header("webhook-signature"),
@@ -65,7 +65,7 @@ fn assert_verifies(request: &Received, endpoint: &Value, whether: bool) {
 }
 
 /// What is signed: id, time and body.
-fn content(request: &Received) -> Vec<u8> {
+pub(crate) fn content(request: &Received) -> Vec<u8> {
     let header = |name| request.header(name).unwrap();
     let head = format!("{}.{}.", header("webhook-id"), header("webhook-timestamp"));
     [head.as_bytes(), &request.body].concat()

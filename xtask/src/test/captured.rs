@@ -1,8 +1,9 @@
 //! What receivers got during the tests, verified by two implementations of Standard Webhooks that are not ours.
 //!
-//! The tests leave one JSON file per request in `POSTHORN_CAPTURE_DIR`:
-//! `{"secrets": ["whsec_…"], "headers": {"webhook-id": …, "webhook-timestamp": …, "webhook-signature": …},
-//! "body_base64": …}`. Every request must verify with each of its secrets, and not with another's.
+//! The tests leave JSON files in `POSTHORN_CAPTURE_DIR`, each a list of requests:
+//! `{"secrets": ["whsec_…"], "public_keys": ["whpk_…"], "headers": {"webhook-id": …, "webhook-timestamp": …,
+//! "webhook-signature": …}, "body_base64": …, "arrived_at": …}`. Every request must verify with each of its keys, and not with
+//! another's.
 
 use std::process::Command;
 

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use http::Method;
 use posthorn_tests::program::{At, Client, submission};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -179,4 +180,35 @@ async fn two_hundred_bodies_over_the_limit_leave_the_memory_as_it_was() {
     }
     let after = stage.node.memory();
     assert!(after < before + SLACK, "{before} bytes, then {after}");
+}
+
+/// A16, INV-11: a bomb is not unpacked for anybody, with a key or without one.
+#[tokio::test]
+async fn a_compressed_bomb_is_refused_without_unpacking_it() {
+    let stage = Stage::set().await;
+    // 130 kB of gzip's longest runs of one byte, which would be 128 MiB.
+    let bomb: Vec<u8> = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3]
+        .into_iter()
+        .chain(std::iter::repeat_n(0, 130_000))
+        .collect();
+    let unknown = stage.node.client("");
+    let mut before = 0;
+    for n in 0..60 {
+        if n == 20 {
+            before = stage.node.memory();
+        }
+        for (api, status) in [(&stage.api, 415), (&unknown, 401)] {
+            let request = api
+                .request(Method::POST, "/v1/events")
+                .header("content-type", "application/json")
+                .header("content-encoding", "gzip")
+                .body(bomb.clone());
+            assert_eq!(Client::sent(request).await.status, status);
+        }
+    }
+    let after = stage.node.memory();
+    assert!(
+        after < before + 5 * 1024 * 1024,
+        "{before} bytes, then {after}"
+    );
 }

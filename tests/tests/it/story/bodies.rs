@@ -3,6 +3,9 @@
 use std::fmt::Write as _;
 
 use posthorn_domain::limits;
+use rand::Rng as _;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom as _;
 
 /// Those that are known to be awkward, those at a limit, and a hundred whose numbers are.
 pub(super) fn awkward() -> Vec<Vec<u8>> {
@@ -21,6 +24,74 @@ pub(super) fn awkward() -> Vec<Vec<u8>> {
     }
     bodies.extend((0..100).map(numbers));
     bodies
+}
+
+/// A small one that was drawn: any value, spelled and spaced in any way.
+pub(super) fn drawn(dice: &mut StdRng) -> Vec<u8> {
+    let mut text = String::new();
+    value(dice, 4, &mut text);
+    text.into_bytes()
+}
+
+/// Each is a whole token.
+const SCALARS: [&str; 12] = [
+    "{}",
+    "[]",
+    "null",
+    "true",
+    "-0",
+    "1.10",
+    "1E400",
+    "18446744073709551616",
+    "9007199254740993.000e-0",
+    r#""\ud83d\ude00""#,
+    r#""\udc00\u0000\/""#,
+    r#""""#,
+];
+
+/// Each may stand in a string.
+const IN_STRINGS: [&str; 10] = [
+    "a", "é", "e\u{301}", "😀", "\u{2028}", "\u{7f}", r"\u00e9", r"\n", r#"\""#, r"\ud800",
+];
+
+const SPACES: [&str; 6] = ["", "", "", " ", "\r\n\t", "\n  "];
+
+fn value(dice: &mut StdRng, levels: u32, text: &mut String) {
+    let one_of = |dice: &mut StdRng, what: &[&'static str]| *what.choose(dice).unwrap();
+    match dice.random_range(0..if levels == 0 { 3 } else { 5 }) {
+        0 => text.push_str(one_of(dice, &SCALARS)),
+        1 => write!(
+            text,
+            "{}.{:03}",
+            dice.random::<i64>(),
+            dice.random_range(0..1000)
+        )
+        .unwrap(),
+        2 => string(dice, text),
+        kind => {
+            text.push(if kind == 3 { '[' } else { '{' });
+            for place in 0..dice.random_range(1..5) {
+                text.push_str(if place == 0 { "" } else { "," });
+                text.push_str(one_of(dice, &SPACES));
+                if kind == 4 {
+                    string(dice, text);
+                    text.push_str(one_of(dice, &SPACES));
+                    text.push(':');
+                }
+                value(dice, levels - 1, text);
+                text.push_str(one_of(dice, &SPACES));
+            }
+            text.push(if kind == 3 { ']' } else { '}' });
+        }
+    }
+}
+
+fn string(dice: &mut StdRng, text: &mut String) {
+    text.push('"');
+    for _ in 0..dice.random_range(0..8) {
+        text.push_str(IN_STRINGS.choose(dice).unwrap());
+    }
+    text.push('"');
 }
 
 fn known() -> Vec<&'static str> {
