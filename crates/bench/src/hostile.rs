@@ -90,16 +90,16 @@ async fn serve(mut stream: TcpStream, requests: Arc<AtomicU64>) -> std::io::Resu
             drip(&mut stream, head, b"1\r\na\r\n").await
         }
         "endless-body" => {
-            let chunk = [b"10000\r\n", [b'a'; CHUNK].as_slice(), b"\r\n"].concat();
+            let chunk = [b"10000\r\n", vec![b'a'; CHUNK].as_slice(), b"\r\n"].concat();
             let head = b"HTTP/1.1 500 Oh\r\ntransfer-encoding: chunked\r\n\r\n";
             pour(&mut stream, head, &chunk).await
         }
         "gigabyte" => {
             let head =
                 b"HTTP/1.1 500 Oh\r\ncontent-encoding: gzip\r\ncontent-length: 1073741824\r\n\r\n";
-            pour(&mut stream, head, &[0; CHUNK]).await
+            pour(&mut stream, head, &vec![0; CHUNK]).await
         }
-        "huge-head" => pour(&mut stream, b"HTTP/1.1 200 OK\r\nx: ", &[b'a'; CHUNK]).await,
+        "huge-head" => pour(&mut stream, b"HTTP/1.1 200 OK\r\nx: ", &vec![b'a'; CHUNK]).await,
         "informed-for-ever" => {
             let interim = b"HTTP/1.1 102 Processing\r\n\r\n";
             drip(&mut stream, interim, interim).await

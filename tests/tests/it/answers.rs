@@ -1,6 +1,6 @@
 //! What receivers answer, and what the whole program makes of it for everybody else.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use posthorn_tests::program::At;
 use posthorn_tests::receiver::{Receiver, Reply, Script};
@@ -82,8 +82,7 @@ async fn a_429_holds_everything_else_back_and_costs_it_no_attempt() {
     stage.receiver.script("/busy", script);
     stage.endpoint("/busy", 1000, 3).await;
     let first = stage.submit_many(1).await;
-    stage.arrived("/busy", 1).await;
-    let asked = Instant::now();
+    let asked = stage.arrived("/busy", 1).await[0].arrived;
     pause(Duration::from_millis(300)).await;
     let others = stage.submit_many(99).await;
     let requests = until("all to be delivered", Duration::from_mins(1), async || {

@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     /// A server of `router` that wants a head within 300 ms, and its address.
-    async fn serve(router: Router) -> (Connections, SocketAddr) {
+    fn serve(router: Router) -> (Connections, SocketAddr) {
         let mut connections = Connections::new(Clock::start(), Vec::new());
         connections.head_within = Duration::from_millis(300);
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), "POSTHORN_LISTEN").unwrap();
@@ -323,7 +323,7 @@ mod tests {
 
     #[tokio::test]
     async fn slow_heads_are_cut_at_the_deadline_while_others_are_served() {
-        let (_connections, address) = serve(Router::new().route("/", get(async || "served"))).await;
+        let (_connections, address) = serve(Router::new().route("/", get(async || "served")));
         let mut slow = Vec::new();
         for bytes in ["", "P", "GET / HT"].iter().cycle().take(60) {
             slow.push(send(address, bytes.as_bytes()).await);
@@ -341,7 +341,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_head_over_the_limit_is_refused() {
-        let (_connections, address) = serve(Router::new()).await;
+        let (_connections, address) = serve(Router::new());
         let long = format!(
             "GET / HTTP/1.1\r\nhost: a\r\nx: {}\r\n\r\n",
             "a".repeat(2 * limits::REQUEST_HEAD_BYTES)
@@ -357,7 +357,7 @@ mod tests {
     /// INV-11: the bound is hyper's own, so that another version could move it.
     #[tokio::test]
     async fn a_head_with_more_fields_than_the_limit_is_refused() {
-        let (_connections, address) = serve(Router::new().route("/", get(async || "served"))).await;
+        let (_connections, address) = serve(Router::new().route("/", get(async || "served")));
         // Host and Connection are fields, too.
         for (more, said) in [(0, "200"), (1, "431")] {
             let fields = "x: 1\r\n".repeat(limits::REQUEST_HEADERS - 2 + more);
@@ -369,7 +369,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_has_connected_and_was_not_heard_yet_is_answered_as_the_node_stops() {
-        let (connections, address) = serve(Router::new().route("/", get(async || "served"))).await;
+        let (connections, address) = serve(Router::new().route("/", get(async || "served")));
         // The kernel takes them; nothing has run here meanwhile.
         let waiting: Vec<_> = (0..8)
             .map(|_| {
@@ -401,7 +401,7 @@ mod tests {
             waits.notified().await;
             "finished"
         };
-        let (connections, address) = serve(Router::new().route("/", get(slow))).await;
+        let (connections, address) = serve(Router::new().route("/", get(slow)));
         let stream = send(address, b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
         began.notified().await;
         let deadline = Deadline::begun(connections.clock.monotonic());
