@@ -55,6 +55,7 @@ mod measure;
 mod metrics;
 mod migrate;
 mod notify;
+mod outage;
 mod prepare;
 mod private_authority;
 mod receiver;
