@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use posthorn_domain::address::EgressPolicy;
+use posthorn_domain::retention::Days;
 use posthorn_domain::seal::KeyRing;
 use posthorn_store::accept::Acceptor;
 use posthorn_store::clock::Clock;
@@ -35,6 +36,8 @@ pub struct ApiParts {
     pub due: DueHint,
     /// Where uses of keys are noted.
     pub key_uses: KeyUses,
+    /// How long dead letters are kept.
+    pub dead_letters: Days,
     /// Where the server is reached from outside, without a slash at the end, for the examples of the reference.
     pub public_url: String,
 }
@@ -62,6 +65,10 @@ impl ApiState {
 
     pub(crate) fn cache(&self) -> &ConfigCache {
         &self.parts.cache
+    }
+
+    pub(crate) fn dead_letters(&self) -> Days {
+        self.parts.dead_letters
     }
 
     pub(crate) fn acceptor(&self) -> &Acceptor {

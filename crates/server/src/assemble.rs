@@ -96,8 +96,7 @@ impl Engine {
         let threads = SendingThreads::start(keeper.sending()).context("no threads to send with")?;
         let (due, key_uses) = (DueHint::default(), KeyUses::default());
         let (fresh_in, fresh) = mpsc::channel(limits::FRESH_EVENTS);
-        let shards = Shards::new(Arc::clone(&keeper));
-        let backpressure = Backpressure::default();
+        let (shards, backpressure) = (Shards::new(Arc::clone(&keeper)), Backpressure::default());
         let (acceptor, batcher) = Acceptor::new(AcceptorParts {
             database: database.clone(),
             cache: cache.clone(),
@@ -134,6 +133,7 @@ impl Engine {
             entropy,
             due,
             key_uses,
+            dead_letters: retention.dead_letters,
             public_url: public_url.origin().to_owned(),
         };
         Ok(Self {

@@ -26,6 +26,7 @@ use posthorn_api::{ApiParts, ApiState, Submissions};
 use posthorn_domain::address::EgressPolicy;
 use posthorn_domain::api_key::{self, Environment};
 use posthorn_domain::id::{KeyId, TenantId};
+use posthorn_domain::retention::Days;
 use posthorn_domain::scope::Scope;
 use posthorn_store::clock::Clock;
 use posthorn_store::configure::{NewKey, create_key};
@@ -83,6 +84,7 @@ impl Api {
             entropy: Entropy,
             due: DueHint::default(),
             key_uses: key_uses.clone(),
+            dead_letters: Days::new(90).unwrap(),
             public_url: "http://127.0.0.1:8400".to_owned(),
         };
         let state = ApiState::new(parts);

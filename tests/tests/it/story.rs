@@ -99,6 +99,13 @@ async fn what_fails_for_good_lies_in_the_dead_letters_and_is_delivered_by_a_repl
     };
     assert_eq!(letter.text("/id"), delivery.text("/id"));
     assert_eq!(letter.text("/cause"), "exhausted");
+    let moment = |of: &str| {
+        letter
+            .text(of)
+            .parse::<chrono::DateTime<chrono::Utc>>()
+            .unwrap()
+    };
+    assert_eq!((moment("/expires_at") - moment("/died_at")).num_days(), 90);
     assert_eq!(letter.pointer("/attempt_count"), Some(&json!(3)));
     assert_eq!(letter.pointer("/last_attempt/status"), Some(&json!(500)));
     let path = format!("/v1/dead-letters/{}", letter.text("/id"));

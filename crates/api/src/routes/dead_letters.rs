@@ -4,6 +4,8 @@ mod get;
 mod list;
 mod replay;
 
+use chrono::TimeDelta;
+use posthorn_domain::retention::Days;
 use posthorn_store::read;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -45,8 +47,8 @@ pub(super) struct DeadLetter {
     deaths: u32,
     /// When it died, the last time.
     died_at: Time,
-    /// When retention removes it.
-    expires_at: Option<Time>,
+    /// When retention removes it, at the earliest, unless it dies again.
+    expires_at: Time,
     /// Requests that were made.
     attempt_count: u32,
     /// The latest request.
@@ -55,8 +57,9 @@ pub(super) struct DeadLetter {
     replay_id: Option<String>,
 }
 
-impl From<read::DeadLetter> for DeadLetter {
-    fn from(letter: read::DeadLetter) -> Self {
+impl DeadLetter {
+    /// As it lies there, kept for so many days.
+    fn kept(letter: read::DeadLetter, days: Days) -> Self {
         Self {
             id: letter.id.to_string(),
             event_id: letter.id.event.to_string(),
@@ -66,7 +69,7 @@ impl From<read::DeadLetter> for DeadLetter {
             cause: letter.cause,
             deaths: letter.deaths,
             died_at: Time(letter.died_at),
-            expires_at: None,
+            expires_at: Time(letter.died_at + TimeDelta::days(i64::from(days.get()))),
             attempt_count: letter.attempt_count,
             last_attempt: letter.last_attempt.map(AttemptSummary::from),
             replay_id: None,

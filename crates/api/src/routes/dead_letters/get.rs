@@ -32,5 +32,5 @@ pub(super) async fn get_dead_letter(
     let letter = read::dead_letter(state.database(), caller.tenant(), id)
         .await?
         .ok_or(Failure::new(Problem::NotFound))?;
-    Ok(Json(letter.into()))
+    Ok(Json(DeadLetter::kept(letter, state.dead_letters())))
 }

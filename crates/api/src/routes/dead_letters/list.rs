@@ -69,6 +69,7 @@ pub(super) async fn list_dead_letters(
     query.finish()?;
     let page = read::dead_letters(state.database(), caller.tenant(), filter, list.slice).await?;
     let cursors = list.cursors(&page, read::DeadLetter::key);
-    let data = page.rows.into_iter().map(DeadLetter::from).collect();
+    let kept = |letter| DeadLetter::kept(letter, state.dead_letters());
+    let data = page.rows.into_iter().map(kept).collect();
     Ok(Json(DeadLetterPage { data, cursors }))
 }
