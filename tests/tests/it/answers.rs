@@ -5,6 +5,8 @@ use std::time::Duration;
 use posthorn_tests::program::At;
 use posthorn_tests::receiver::{Receiver, Reply, Script};
 use posthorn_tests::wait::{pause, until};
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Value, json};
 
 use crate::stage::{AMPLE, Stage};
@@ -167,6 +169,28 @@ async fn answers_without_end_cost_no_memory() {
         .await
         .expect(200);
     assert!(kept.to_string().len() < 64 * 1024);
+}
+
+/// G07: what is kept of an answer is bounded, whatever it holds.
+#[tokio::test]
+async fn an_attempt_takes_32_kib_at_most_however_much_was_answered() {
+    let stage = Stage::set().await;
+    let mut dice = StdRng::seed_from_u64(7);
+    let noise: Vec<u8> = (0..64 * 1024).map(|_| dice.random()).collect();
+    let header: String = (0..400)
+        .map(|_| char::from(dice.random_range(b'!'..=b'~')))
+        .collect();
+    let mut answer = Reply::status(500).body(noise);
+    for place in 0..60 {
+        answer = answer.header(&format!("x-noise-{place}"), &header);
+    }
+    stage.receiver.script("/noise", answer);
+    stage.endpoint("/noise", 100, 5).await;
+    let id = stage.submit_many(1).await.remove(0);
+    stage.delivery(&id, "dead").await;
+    let largest = "SELECT max(pg_column_size(a.*))::text FROM attempts AS a";
+    let bytes: usize = stage.installation.query(largest).await[0].parse().unwrap();
+    assert!((16 * 1024..=32 * 1024).contains(&bytes), "{bytes}");
 }
 
 /// C26: connections are used again, and idle ones are given up.
