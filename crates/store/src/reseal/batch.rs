@@ -157,121 +157,85 @@ impl Place for Secrets {
     }
 }
 
-/// An endpoint's headers: tenant, endpoint.
-#[derive(Clone, Copy)]
-pub(super) struct Headers(pub(super) Uuid, pub(super) Uuid);
+/// A place for a text in two columns of an endpoint's row, and what that text is bound to. The statements are checked as they stand
+/// here, for each pair of columns.
+macro_rules! beside_an_endpoint {
+    ($(#[$doc:meta])* $name:ident, $key_id:literal, $sealed:literal, $bound:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        pub(super) struct $name(pub(super) Uuid, pub(super) Uuid);
 
-impl Place for Headers {
-    async fn rows(
-        &self,
-        database: &Database,
-        current: &str,
-    ) -> Result<Vec<Row<Self>>, sqlx::Error> {
-        let rows = sqlx::query!(
-            r#"SELECT tenant_id, id, headers_key_id AS "key_id!", headers_sealed AS "sealed!" FROM endpoints
-               WHERE (tenant_id, id) > ($1, $2) AND headers_key_id <> $3
-               ORDER BY tenant_id, id
-               LIMIT $4"#,
-            self.0,
-            self.1,
-            current,
-            limits::RESEAL_ROWS,
-        )
-        .fetch_all(database.system())
-        .await?;
-        let row = rows.into_iter().map(|row| Row {
-            place: Self(row.tenant_id, row.id),
-            key_id: row.key_id,
-            sealed: row.sealed,
-        });
-        Ok(row.collect())
-    }
+        impl Place for $name {
+            async fn rows(
+                &self,
+                database: &Database,
+                current: &str,
+            ) -> Result<Vec<Row<Self>>, sqlx::Error> {
+                let rows = sqlx::query!(
+                    "SELECT tenant_id, id, " + $key_id + " AS \"key_id!\", " + $sealed + " AS \"sealed!\" FROM endpoints
+                     WHERE (tenant_id, id) > ($1, $2) AND " + $key_id + " <> $3
+                     ORDER BY tenant_id, id
+                     LIMIT $4",
+                    self.0,
+                    self.1,
+                    current,
+                    limits::RESEAL_ROWS,
+                )
+                .fetch_all(database.system())
+                .await?;
+                let row = rows.into_iter().map(|row| Row {
+                    place: Self(row.tenant_id, row.id),
+                    key_id: row.key_id,
+                    sealed: row.sealed,
+                });
+                Ok(row.collect())
+            }
 
-    fn bound(&self) -> Vec<u8> {
-        associated_data(self.0, self.1).to_vec()
-    }
+            fn bound(&self) -> Vec<u8> {
+                $bound(self.0, self.1).into()
+            }
 
-    async fn write(
-        database: &Database,
-        current: &str,
-        texts: &[Fresh<Self>],
-    ) -> Result<u64, sqlx::Error> {
-        let tenants: Vec<_> = texts.iter().map(|text| text.place.0).collect();
-        let ids: Vec<_> = texts.iter().map(|text| text.place.1).collect();
-        let (old, new) = apart(texts);
-        let hit = sqlx::query!(
-            "UPDATE endpoints AS e SET headers_key_id = $1, headers_sealed = n.new
-             FROM unnest($2::uuid[], $3::uuid[], $4::bytea[], $5::bytea[]) AS n (tenant_id, id, old, new)
-             WHERE e.tenant_id = n.tenant_id AND e.id = n.id AND e.headers_sealed = n.old",
-            current,
-            &tenants,
-            &ids,
-            &old,
-            &new,
-        )
-        .execute(database.system())
-        .await?;
-        Ok(hit.rows_affected())
-    }
+            async fn write(
+                database: &Database,
+                current: &str,
+                texts: &[Fresh<Self>],
+            ) -> Result<u64, sqlx::Error> {
+                let tenants: Vec<_> = texts.iter().map(|text| text.place.0).collect();
+                let ids: Vec<_> = texts.iter().map(|text| text.place.1).collect();
+                let (old, new) = apart(texts);
+                let hit = sqlx::query!(
+                    "UPDATE endpoints AS e SET " + $key_id + " = $1, " + $sealed + " = n.new
+                     FROM unnest($2::uuid[], $3::uuid[], $4::bytea[], $5::bytea[]) AS n (tenant_id, id, old, new)
+                     WHERE e.tenant_id = n.tenant_id AND e.id = n.id AND e." + $sealed + " = n.old",
+                    current,
+                    &tenants,
+                    &ids,
+                    &old,
+                    &new,
+                )
+                .execute(database.system())
+                .await?;
+                Ok(hit.rows_affected())
+            }
+        }
+    };
 }
 
-/// The secret of an endpoint's signature in the form of others: tenant, endpoint.
-#[derive(Clone, Copy)]
-pub(super) struct Compats(pub(super) Uuid, pub(super) Uuid);
+beside_an_endpoint!(
+    /// An endpoint's headers: tenant, endpoint.
+    Headers,
+    "headers_key_id",
+    "headers_sealed",
+    associated_data
+);
 
-impl Place for Compats {
-    async fn rows(
-        &self,
-        database: &Database,
-        current: &str,
-    ) -> Result<Vec<Row<Self>>, sqlx::Error> {
-        let rows = sqlx::query!(
-            r#"SELECT tenant_id, id, compat_key_id AS "key_id!", compat_sealed AS "sealed!" FROM endpoints
-               WHERE (tenant_id, id) > ($1, $2) AND compat_key_id <> $3
-               ORDER BY tenant_id, id
-               LIMIT $4"#,
-            self.0,
-            self.1,
-            current,
-            limits::RESEAL_ROWS,
-        )
-        .fetch_all(database.system())
-        .await?;
-        let row = rows.into_iter().map(|row| Row {
-            place: Self(row.tenant_id, row.id),
-            key_id: row.key_id,
-            sealed: row.sealed,
-        });
-        Ok(row.collect())
-    }
-
-    fn bound(&self) -> Vec<u8> {
-        compat_data(self.0, self.1)
-    }
-
-    async fn write(
-        database: &Database,
-        current: &str,
-        texts: &[Fresh<Self>],
-    ) -> Result<u64, sqlx::Error> {
-        let tenants: Vec<_> = texts.iter().map(|text| text.place.0).collect();
-        let ids: Vec<_> = texts.iter().map(|text| text.place.1).collect();
-        let (old, new) = apart(texts);
-        let hit = sqlx::query!(
-            "UPDATE endpoints AS e SET compat_key_id = $1, compat_sealed = n.new
-             FROM unnest($2::uuid[], $3::uuid[], $4::bytea[], $5::bytea[]) AS n (tenant_id, id, old, new)
-             WHERE e.tenant_id = n.tenant_id AND e.id = n.id AND e.compat_sealed = n.old",
-            current,
-            &tenants,
-            &ids,
-            &old,
-            &new,
-        )
-        .execute(database.system())
-        .await?;
-        Ok(hit.rows_affected())
-    }
-}
+beside_an_endpoint!(
+    /// The secret of an endpoint's signature in the form of others: tenant, endpoint.
+    Compats,
+    "compat_key_id",
+    "compat_sealed",
+    compat_data
+);
 
 /// An answer that is kept for its idempotency key: tenant, route, key.
 #[derive(Clone)]
