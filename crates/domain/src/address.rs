@@ -11,6 +11,24 @@ mod policy;
 
 pub use policy::{EgressAllowError, EgressPolicy};
 
+/// A target that may not be sent to.
+///
+/// It says the same whatever the reason: whoever may set a URL would learn from more what this server's network
+/// resolves and where it lies. The reason is for the operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[error(
+    "this server may not send to this host: its addresses must be public, or allowed by the server's operator"
+)]
+pub struct RefusedTarget(Forbidden);
+
+impl RefusedTarget {
+    /// Why, for the operator's log and for nobody else.
+    #[must_use]
+    pub const fn why(self) -> Forbidden {
+        self.0
+    }
+}
+
 /// Why an address is refused: the range that it is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Forbidden {

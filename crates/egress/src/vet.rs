@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use posthorn_domain::{
-    address::{EgressPolicy, Forbidden},
+    address::{EgressPolicy, RefusedTarget},
     limits,
     url::Host,
 };
@@ -16,13 +16,10 @@ use crate::{
 /// Why a host may not be dialled.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum VetError {
-    /// The URL names a forbidden address itself.
-    #[error("this address is not allowed as a target: {0}")]
-    Literal(Forbidden),
-    /// At least one address of the name is forbidden. Which one is not said: names that only this server's network
+    /// An address of the host is forbidden. Neither which one nor why is said: names that only this server's network
     /// resolves would be mapped by whoever may set a URL.
-    #[error("the host name has an address that is not allowed as a target: {0}")]
-    Name(Forbidden),
+    #[error(transparent)]
+    Refused(#[from] RefusedTarget),
     /// The name has no address.
     #[error(transparent)]
     Resolve(#[from] ResolveError),
@@ -49,9 +46,7 @@ impl Guard {
         let name = match host {
             Host::Name(name) => name.as_str(),
             Host::Ip(ip) => {
-                self.policy
-                    .allows(None, *ip, port)
-                    .map_err(VetError::Literal)?;
+                self.judge(None, *ip, port)?;
                 return Ok(vec![SocketAddr::new(*ip, port)]);
             }
         };
@@ -60,9 +55,7 @@ impl Guard {
         }
         let found = self.names.look_up(name).await?;
         for ip in &found {
-            self.policy
-                .allows(Some(name), *ip, port)
-                .map_err(VetError::Name)?;
+            self.judge(Some(name), *ip, port)?;
         }
         Ok(found
             .into_iter()
@@ -80,15 +73,24 @@ impl Guard {
             IpAddr::from(Ipv4Addr::LOCALHOST),
             IpAddr::from(Ipv6Addr::LOCALHOST),
         ] {
-            match self.policy.allows(Some(name), ip, port) {
+            match self.judge(Some(name), ip, port) {
                 Ok(()) => allowed.push(SocketAddr::new(ip, port)),
-                Err(why) => forbidden = forbidden.or(Some(why)),
+                Err(refused) => forbidden = Some(refused),
             }
         }
         match forbidden {
-            Some(why) if allowed.is_empty() => Err(VetError::Name(why)),
+            Some(refused) if allowed.is_empty() => Err(refused.into()),
             _ => Ok(allowed),
         }
+    }
+
+    /// By the policy; what refuses is told to the operator, who alone may know.
+    fn judge(&self, name: Option<&str>, ip: IpAddr, port: u16) -> Result<(), RefusedTarget> {
+        let verdict = self.policy.allows(name, ip, port);
+        if let Err(refused) = verdict {
+            tracing::debug!(name, %ip, port, why = %refused.why(), "a target is refused");
+        }
+        verdict
     }
 }
 

@@ -10,7 +10,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
-use super::{Forbidden, judge};
+use super::{Forbidden, RefusedTarget, judge};
 use crate::url::canonical_name;
 
 /// Entries of a list; more are a mistake.
@@ -91,8 +91,12 @@ impl EgressPolicy {
     ///
     /// # Errors
     ///
-    /// [`Forbidden`] names the range that refuses it.
-    pub fn allows(&self, host: Option<&str>, ip: IpAddr, port: u16) -> Result<(), Forbidden> {
+    /// [`RefusedTarget`], in the same words whatever refuses it.
+    pub fn allows(&self, host: Option<&str>, ip: IpAddr, port: u16) -> Result<(), RefusedTarget> {
+        self.judge(host, ip, port).map_err(RefusedTarget)
+    }
+
+    fn judge(&self, host: Option<&str>, ip: IpAddr, port: u16) -> Result<(), Forbidden> {
         let ip = ip.to_canonical();
         if self.own_listeners.iter().any(|own| is_own(*own, ip, port)) {
             return Err(Forbidden::OwnListener);

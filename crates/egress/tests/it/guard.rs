@@ -1,7 +1,9 @@
 //! INV-8: nothing is sent to an address that policy forbids.
 
+use std::collections::BTreeSet;
+
 use posthorn_domain::{address::EgressPolicy, delivery::ErrorKind, url::EndpointUrl};
-use posthorn_egress::{Egress, EgressOptions, Sent};
+use posthorn_egress::{Egress, EgressOptions, NameServers, Sent};
 use posthorn_tests::{
     name_server::{NameAnswer, NameServer},
     receiver::{Receiver, Reply},
@@ -60,6 +62,53 @@ async fn every_forbidden_address_is_refused_as_a_literal_and_through_a_name() {
             ErrorKind::RefusedTarget,
         );
     }
+}
+
+#[tokio::test]
+async fn a_refused_target_is_told_in_the_same_words_whatever_the_reason() {
+    let server = NameServer::start(|name, _, _| {
+        let answers: &[&str] = match name {
+            "private.test" => &["10.0.0.1"],
+            "metadata.test" => &["169.254.169.254"],
+            "mixed.test" => &["1.1.1.1", "192.168.0.1"],
+            _ => &["fd00::1"],
+        };
+        NameAnswer::Addresses(answers.iter().map(|ip| ip.parse().unwrap()).collect())
+    })
+    .await
+    .unwrap();
+    let own = "127.0.0.1:8400".parse().unwrap();
+    let policy = EgressPolicy::parse("127.0.0.1")
+        .unwrap()
+        .with_own_listeners(vec![own]);
+    let options = EgressOptions {
+        name_servers: NameServers::Only(vec![server.address()]),
+        ..EgressOptions::default()
+    };
+    let egress = Egress::new(policy, &options).unwrap();
+    let mut told = BTreeSet::new();
+    for host in [
+        "10.0.0.1",
+        "[fd00::1]",
+        "127.0.0.2",
+        "169.254.169.254",
+        "224.0.0.1",
+        "192.0.2.1",
+        "[2002:7f00:1::1]",
+        "127.0.0.1:8400",
+        "localhost:8400",
+        "private.test",
+        "metadata.test",
+        "mixed.test",
+        "v6.test",
+    ] {
+        let failure = failed(
+            post(&egress, &format!("http://{host}/")).await,
+            ErrorKind::RefusedTarget,
+        );
+        told.insert((failure.detail, failure.remote_address));
+    }
+    assert_eq!(told.len(), 1, "{told:?}");
 }
 
 #[tokio::test]

@@ -1,10 +1,13 @@
 //! Where requests may go: URLs that cannot be sent to, and addresses that policy forbids (INV-8).
 
+use std::collections::BTreeSet;
+
 use posthorn_tests::program::{At, Installation};
+use posthorn_tests::wait::until;
 use serde_json::json;
 
 use super::{assert_problem, nothing_listed, pointers};
-use crate::stage::Stage;
+use crate::stage::{AMPLE, Stage};
 
 /// C34, C36, C39, C40: refused on create and on change, and nothing is made.
 #[tokio::test]
@@ -90,6 +93,61 @@ async fn a_forbidden_address_is_refused_on_create_and_on_change_unless_it_is_all
         let answer = stage.api.patch(&path, &endpoint).await;
         assert_problem(&answer, 422, "target_forbidden");
     }
+}
+
+/// INV-8; C41: whoever may set a URL does not learn why its target is refused, and so nothing of this server's network.
+#[tokio::test]
+async fn a_refused_target_is_told_in_the_same_words_on_create_on_change_when_sent_to_and_when_replayed()
+ {
+    let stage = Stage::of(Installation::with_closed_egress().await).await;
+    let (receiver, own) = (stage.receiver.address().port(), stage.node.address().port());
+    let policy = json!({"kind": "fixed", "delay_ms": 100, "max_attempts": 1});
+    let mut told = BTreeSet::new();
+    let mut made = String::new();
+    // Refused since it is the loopback, and since it is our own.
+    for port in [receiver, own] {
+        let url = format!("http://localhost:{port}/");
+        let endpoint =
+            json!({"url": url, "event_types": [format!("to.{port}")], "retry_policy": policy});
+        made = stage.api.endpoint(&endpoint).await.text("/id");
+        let id = stage.api.submit(&format!("to.{port}"), b"1").await;
+        let delivery = stage.delivery(&id, "dead").await;
+        assert_eq!(delivery.text("/last_attempt/error/kind"), "refused_target");
+        told.insert(delivery.text("/last_attempt/error/detail"));
+        let path = format!("/v1/dead-letters/{}/replay", delivery.text("/id"));
+        stage.api.post(&path, "{}").await.expect(202);
+        let attempts = until("the replay's attempt", AMPLE, async || {
+            let path = format!("/v1/attempts?event_id={id}");
+            let page = stage.api.get(&path).await.expect(200);
+            (page.list("/data").len() == 2).then_some(page)
+        })
+        .await;
+        told.extend(
+            attempts
+                .list("/data")
+                .iter()
+                .map(|one| one.text("/error/detail")),
+        );
+    }
+    for host in [
+        "10.0.0.1".to_owned(),
+        "169.254.169.254".to_owned(),
+        "[fd00::1]".to_owned(),
+        "224.0.0.1".to_owned(),
+        format!("127.0.0.1:{own}"),
+    ] {
+        let url = json!({"url": format!("http://{host}/")});
+        let path = format!("/v1/endpoints/{made}");
+        for answer in [
+            stage.api.post("/v1/endpoints", url.to_string()).await,
+            stage.api.patch(&path, &url).await,
+        ] {
+            let problem = assert_problem(&answer, 422, "target_forbidden");
+            told.insert(problem.text("/detail"));
+            told.insert(problem.text("/errors/0/detail"));
+        }
+    }
+    assert_eq!(told.len(), 1, "{told:?}");
 }
 
 /// INV-8; C41, C43: a name is judged when it is sent to, and nothing connects.

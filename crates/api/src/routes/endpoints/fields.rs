@@ -35,11 +35,11 @@ pub(super) fn url(text: &str, egress: &EgressPolicy, faults: &mut Faults) -> Opt
         }
     };
     if let Host::Ip(ip) = url.host() {
-        faults.keep(
-            "/url",
-            Problem::TargetForbidden,
-            egress.allows(None, *ip, url.port()),
-        )?;
+        let verdict = egress.allows(None, *ip, url.port());
+        if let Err(refused) = verdict {
+            tracing::debug!(%ip, port = url.port(), why = %refused.why(), "an endpoint's address is refused");
+        }
+        faults.keep("/url", Problem::TargetForbidden, verdict)?;
     }
     Some(url)
 }

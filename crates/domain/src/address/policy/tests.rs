@@ -129,7 +129,7 @@ fn the_servers_own_listeners_are_never_allowed() {
             .with_own_listeners(vec![listener.parse().unwrap()])
     };
     let refused = |listener: &str, target: &str, port| {
-        own(listener).allows(None, ip(target), port) == Err(Forbidden::OwnListener)
+        own(listener).allows(None, ip(target), port) == Err(RefusedTarget(Forbidden::OwnListener))
     };
     for target in ["127.0.0.1", "::ffff:127.0.0.1", "0.0.0.0", "::"] {
         assert!(refused("127.0.0.1:8400", target, 8400), "{target}");
