@@ -132,6 +132,20 @@ impl Installation {
         Node::start(Arc::clone(&self.inner), Told::default().and(name, value)).await
     }
 
+    /// A node with more things in its environment.
+    pub async fn serve_told(&self, environment: &[(&'static str, &str)]) -> Node {
+        let told = environment
+            .iter()
+            .fold(Told::default(), |told, (name, value)| told.and(name, value));
+        Node::start(Arc::clone(&self.inner), told).await
+    }
+
+    /// Where its database listens.
+    #[must_use]
+    pub fn database(&self) -> (String, u16) {
+        self.inner.database.place()
+    }
+
     /// A proxy before the database.
     pub async fn proxy(&self) -> Proxy {
         self.inner.database.proxy().await

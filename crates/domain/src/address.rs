@@ -7,8 +7,10 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+mod own;
 mod policy;
 
+pub use own::{OwnPlaces, Place};
 pub use policy::{EgressAllowError, EgressPolicy};
 
 /// A target that may not be sent to.
@@ -20,6 +22,12 @@ pub use policy::{EgressAllowError, EgressPolicy};
     "this server may not send to this host: its addresses must be public, or allowed by the server's operator"
 )]
 pub struct RefusedTarget(Forbidden);
+
+impl From<Forbidden> for RefusedTarget {
+    fn from(why: Forbidden) -> Self {
+        Self(why)
+    }
+}
 
 impl RefusedTarget {
     /// Why, for the operator's log and for nobody else.
@@ -71,6 +79,12 @@ pub enum Forbidden {
     /// One of this server's own listeners.
     #[error("a listener of this server")]
     OwnListener,
+    /// The database of this server.
+    #[error("the database of this server")]
+    OwnDatabase,
+    /// The address that people and programs reach this server by.
+    #[error("the public address of this server")]
+    OwnAddress,
 }
 
 impl Forbidden {
@@ -83,7 +97,6 @@ impl Forbidden {
                 | Self::Unspecified
                 | Self::Multicast
                 | Self::Broadcast
-                | Self::OwnListener
         )
     }
 }

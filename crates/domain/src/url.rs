@@ -203,6 +203,12 @@ pub fn canonical_name(name: &str) -> Option<String> {
     (ascii.len() <= 253 && ascii.split('.').all(is_label)).then(|| ascii.to_owned())
 }
 
+/// Whether a canonical name is loopback by definition (RFC 6761, 6.3).
+#[must_use]
+pub fn is_localhost(name: &str) -> bool {
+    name == "localhost" || name.ends_with(".localhost")
+}
+
 /// Splits after `://`. The URL parser would also take `http:/host` and `http:host`.
 fn split_scheme(text: &str) -> Result<(Scheme, &str), UrlError> {
     let (scheme, rest) = text.split_once("://").ok_or(UrlError::Scheme)?;

@@ -30,6 +30,7 @@ mod http2;
 mod lost;
 mod mask;
 mod options;
+mod own;
 mod pool;
 mod resolve;
 mod send;
@@ -41,6 +42,7 @@ pub use answer::Answer;
 pub use failure::SendFailure;
 pub use mask::{MASKED, mask_value};
 pub use options::{EgressError, EgressOptions, NameServers};
+pub use own::is_this_machine;
 pub use send::{Outgoing, Sent};
 pub use tls::check_roots;
 

@@ -1,15 +1,19 @@
 //! From a URL's host and port to the addresses that may be dialled (INV-8).
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+};
 
 use posthorn_domain::{
-    address::{EgressPolicy, RefusedTarget},
+    address::{EgressPolicy, Forbidden, RefusedTarget},
     limits,
-    url::Host,
+    url::{Host, is_localhost},
 };
 
 use crate::{
     options::{EgressError, EgressOptions},
+    own::OwnDatabases,
     resolve::{Names, ResolveError},
 };
 
@@ -30,6 +34,15 @@ pub(crate) enum VetError {
 pub(crate) struct Guard {
     policy: EgressPolicy,
     names: Names,
+    databases: Arc<OwnDatabases>,
+}
+
+/// What is judged beside the policy, of one host.
+struct Judged<'a> {
+    name: Option<&'a str>,
+    port: u16,
+    /// Where the server's own database is now, if it is at this port.
+    databases: Vec<IpAddr>,
 }
 
 impl Guard {
@@ -38,24 +51,27 @@ impl Guard {
         Ok(Self {
             policy,
             names: Names::new(&options.name_servers)?,
+            databases: Arc::default(),
         })
     }
 
     /// The addresses of `host` that may be dialled, best first; never empty.
     pub(crate) async fn vet(&self, host: &Host, port: u16) -> Result<Vec<SocketAddr>, VetError> {
-        let name = match host {
-            Host::Name(name) => name.as_str(),
-            Host::Ip(ip) => {
-                self.judge(None, *ip, port)?;
-                return Ok(vec![SocketAddr::new(*ip, port)]);
-            }
+        let judged = Judged {
+            name: match host {
+                Host::Name(name) => Some(name),
+                Host::Ip(_) => None,
+            },
+            port,
+            databases: self.databases.addresses(self.policy.own(), port).await?,
         };
-        if is_localhost(name) {
-            return self.vet_localhost(name, port);
-        }
-        let found = self.names.look_up(name).await?;
+        let found = match host {
+            Host::Ip(ip) => vec![*ip],
+            Host::Name(name) if is_localhost(name) => return self.vet_localhost(&judged),
+            Host::Name(name) => self.names.look_up(name).await?,
+        };
         for ip in &found {
-            self.judge(Some(name), *ip, port)?;
+            self.judge(&judged, *ip)?;
         }
         Ok(found
             .into_iter()
@@ -66,15 +82,15 @@ impl Guard {
 
     /// `localhost` is loopback by definition (RFC 6761, 6.3) and nobody is asked. It is also the one name with two
     /// addresses of which an operator commonly allows one, so here the allowed ones are used.
-    fn vet_localhost(&self, name: &str, port: u16) -> Result<Vec<SocketAddr>, VetError> {
+    fn vet_localhost(&self, judged: &Judged<'_>) -> Result<Vec<SocketAddr>, VetError> {
         let mut allowed = Vec::new();
         let mut forbidden = None;
         for ip in [
             IpAddr::from(Ipv4Addr::LOCALHOST),
             IpAddr::from(Ipv6Addr::LOCALHOST),
         ] {
-            match self.judge(Some(name), ip, port) {
-                Ok(()) => allowed.push(SocketAddr::new(ip, port)),
+            match self.judge(judged, ip) {
+                Ok(()) => allowed.push(SocketAddr::new(ip, judged.port)),
                 Err(refused) => forbidden = Some(refused),
             }
         }
@@ -84,17 +100,18 @@ impl Guard {
         }
     }
 
-    /// By the policy; what refuses is told to the operator, who alone may know.
-    fn judge(&self, name: Option<&str>, ip: IpAddr, port: u16) -> Result<(), RefusedTarget> {
-        let verdict = self.policy.allows(name, ip, port);
+    /// By the policy and our own database; what refuses is told to the operator, who alone may know.
+    fn judge(&self, judged: &Judged<'_>, ip: IpAddr) -> Result<(), RefusedTarget> {
+        let own = self.policy.own();
+        let is_database = |at: &IpAddr| own.is_database(*at, ip);
+        let verdict = if judged.databases.iter().any(is_database) {
+            Err(Forbidden::OwnDatabase.into())
+        } else {
+            self.policy.allows(judged.name, ip, judged.port)
+        };
         if let Err(refused) = verdict {
-            tracing::debug!(name, %ip, port, why = %refused.why(), "a target is refused");
+            tracing::debug!(name = judged.name, %ip, port = judged.port, why = %refused.why(), "a target is refused");
         }
         verdict
     }
-}
-
-fn is_localhost(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    name == "localhost" || name.ends_with(".localhost")
 }

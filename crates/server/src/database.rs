@@ -103,6 +103,17 @@ impl Reach {
         }
     }
 
+    /// Where connections to it go over TCP: host and port. A managed one has a socket alone.
+    pub(crate) fn over_tcp(&self) -> Vec<(&str, u16)> {
+        match self {
+            Self::Given(logins) => [&logins.server, &logins.owner]
+                .into_iter()
+                .filter_map(Login::over_tcp)
+                .collect(),
+            Self::Managed(_) => Vec::new(),
+        }
+    }
+
     /// Lets go of the database; stops a managed one that nobody else uses.
     ///
     /// # Errors

@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::assemble::{self, Engine};
 use crate::database::Reach;
 use crate::master_keys;
+use crate::own;
 use crate::settings::environment::Environment;
 use crate::settings::{DatabaseSettings, Flags, Migrate, PublicUrl, Settings};
 use crate::telemetry::{self, Metrics};
@@ -57,10 +58,10 @@ pub(crate) async fn serve(flags: &Flags, environment: &Environment) -> anyhow::R
         settings.metrics_listen.is_none().then(|| metrics.clone()),
     );
     let connections = Connections::new(clock.clone(), settings.trusted_proxies.clone());
-    let mut own = vec![main.address()];
+    let mut listeners = vec![main.address()];
     if let Some(address) = settings.metrics_listen {
         let listener = Listener::bind(address, "POSTHORN_METRICS_LISTEN")?;
-        own.push(listener.address());
+        listeners.push(listener.address());
         connections.serve(listener, front::metrics_alone(metrics.clone()));
     }
     let listen = main.address();
@@ -86,7 +87,7 @@ pub(crate) async fn serve(flags: &Flags, environment: &Environment) -> anyhow::R
         readiness,
         stop,
     };
-    let ended = node.run(listen, own, &front).await;
+    let ended = node.run(listen, listeners, &front).await;
     let (engine, ended) = match ended {
         Ok(engine) => (engine, Ok(())),
         Err(error) => (None, Err(error)),
@@ -111,11 +112,11 @@ impl Node {
     async fn run(
         &self,
         listen: std::net::SocketAddr,
-        own: Vec<std::net::SocketAddr>,
+        listeners: Vec<std::net::SocketAddr>,
         front: &Front,
     ) -> anyhow::Result<Option<Engine>> {
         let engine = tokio::select! {
-            engine = self.start(listen, own) => Some(engine?),
+            engine = self.start(listen, listeners) => Some(engine?),
             () = self.stop.cancelled() => None,
         };
         if let Some(engine) = &engine {
@@ -152,7 +153,7 @@ impl Node {
     async fn start(
         &self,
         listen: std::net::SocketAddr,
-        own: Vec<std::net::SocketAddr>,
+        listeners: Vec<std::net::SocketAddr>,
     ) -> anyhow::Result<Engine> {
         self.readiness.watch(self.reach.server());
         let login = self.login().await?;
@@ -166,20 +167,22 @@ impl Node {
             entropy,
         )
         .await?;
+        let public_url = self
+            .settings
+            .public_url
+            .clone()
+            .unwrap_or_else(|| PublicUrl::of_loopback(listen));
+        let own = own::places(listeners, &self.reach, &public_url);
         let parts = assemble::Parts {
             database: login
                 .database_options(self.settings.pools.system, self.settings.pools.tenant),
             ring,
             clock: self.clock.clone(),
             entropy,
-            egress: self.settings.egress.clone().with_own_listeners(own),
+            egress: self.settings.egress.clone().with_own(own),
             egress_roots: self.settings.egress_roots.clone(),
             retention: self.settings.retention,
-            public_url: self
-                .settings
-                .public_url
-                .clone()
-                .unwrap_or_else(|| PublicUrl::of_loopback(listen)),
+            public_url,
             roles: self.settings.roles.clone(),
         };
         Engine::start(parts)

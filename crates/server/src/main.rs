@@ -10,6 +10,7 @@ mod database;
 mod lifecycle;
 mod managed;
 mod master_keys;
+mod own;
 mod sending;
 mod settings;
 mod telemetry;

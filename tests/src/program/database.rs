@@ -60,11 +60,16 @@ impl Database {
         &self.url
     }
 
-    /// A proxy before it; it must listen on TCP.
-    pub(super) async fn proxy(&self) -> Proxy {
+    /// Host and port; it must listen on TCP.
+    pub(super) fn place(&self) -> (String, u16) {
         let options = PgConnectOptions::from_str(&self.url).unwrap();
-        let to = format!("{}:{}", options.get_host(), options.get_port());
-        Proxy::start(to).await.unwrap()
+        (options.get_host().to_owned(), options.get_port())
+    }
+
+    /// A proxy before it.
+    pub(super) async fn proxy(&self) -> Proxy {
+        let (host, port) = self.place();
+        Proxy::start(format!("{host}:{port}")).await.unwrap()
     }
 
     /// Its URL by way of a proxy.

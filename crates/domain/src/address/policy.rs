@@ -3,15 +3,15 @@
 //! A comma list of `10.0.0.0/8`, `10.0.0.0/8:8080`, `10.1.2.3`, `10.1.2.3:8080`, `fd00::/8`,
 //! `[fd00::/8]:8080`, `[::1]:8080`, `name` and `name:port`. A name allows whatever it resolves to, an
 //! address or range what is in it. Metadata services, link-local, unspecified, multicast and broadcast
-//! addresses are allowed by their own address alone, never by a range or a name. The server's own
-//! listeners are never allowed.
+//! addresses are allowed by their own address alone, never by a range or a name. The server's own places
+//! ([`OwnPlaces`]) are never allowed.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::{Forbidden, RefusedTarget, judge};
-use crate::url::canonical_name;
+use super::{Forbidden, OwnPlaces, RefusedTarget, judge};
+use crate::url::{EndpointUrl, Host, canonical_name};
 
 /// Entries of a list; more are a mistake.
 const ENTRIES: usize = 256;
@@ -40,7 +40,7 @@ pub enum EgressAllowError {
 #[derive(Debug, Clone, Default)]
 pub struct EgressPolicy {
     allowed: Vec<Entry>,
-    own_listeners: Vec<SocketAddr>,
+    own: OwnPlaces,
 }
 
 #[derive(Debug, Clone)]
@@ -73,18 +73,21 @@ impl EgressPolicy {
         }
         Ok(Self {
             allowed,
-            own_listeners: Vec::new(),
+            own: OwnPlaces::default(),
         })
     }
 
-    /// Refuses these listeners of the server itself, whatever the list allows.
-    ///
-    /// A listener on an unspecified address stands for every loopback and unspecified address; the addresses
-    /// of the machine's interfaces, which this crate cannot know, are to be given beside it.
+    /// Refuses these places of the server itself, whatever the list allows.
     #[must_use]
-    pub fn with_own_listeners(mut self, listeners: Vec<SocketAddr>) -> Self {
-        self.own_listeners = listeners;
+    pub fn with_own(mut self, own: OwnPlaces) -> Self {
+        self.own = own;
         self
+    }
+
+    /// The places of the server itself.
+    #[must_use]
+    pub const fn own(&self) -> &OwnPlaces {
+        &self.own
     }
 
     /// Judges the target of a connection: the canonical name that led to it, if any, its address and port.
@@ -96,10 +99,26 @@ impl EgressPolicy {
         self.judge(host, ip, port).map_err(RefusedTarget)
     }
 
+    /// Judges a URL when it is set, as far as that goes without asking for its name.
+    ///
+    /// # Errors
+    ///
+    /// As [`EgressPolicy::allows`].
+    pub fn allows_url(&self, url: &EndpointUrl) -> Result<(), RefusedTarget> {
+        match url.host() {
+            Host::Ip(ip) => self.allows(None, *ip, url.port()),
+            Host::Name(name) => {
+                let forbidden = self.own.refuses_name(name, url.port());
+                forbidden.map_or(Ok(()), |why| Err(RefusedTarget(why)))
+            }
+        }
+    }
+
     fn judge(&self, host: Option<&str>, ip: IpAddr, port: u16) -> Result<(), Forbidden> {
         let ip = ip.to_canonical();
-        if self.own_listeners.iter().any(|own| is_own(*own, ip, port)) {
-            return Err(Forbidden::OwnListener);
+        let by_name = host.and_then(|name| self.own.refuses_name(name, port));
+        if let Some(forbidden) = by_name.or_else(|| self.own.refuses(ip, port)) {
+            return Err(forbidden);
         }
         let Err(forbidden) = judge(ip) else {
             return Ok(());
@@ -187,15 +206,6 @@ fn parse_port(place: usize, text: &str) -> Result<u16, EgressAllowError> {
         .ok()
         .filter(|&port: &u16| digits && port != 0)
         .ok_or(EgressAllowError::Port(place))
-}
-
-fn is_own(own: SocketAddr, ip: IpAddr, port: u16) -> bool {
-    if own.port() != port {
-        return false;
-    }
-    let own = own.ip().to_canonical();
-    // The unspecified address as a target is the host itself; as a listener it is all of the host.
-    own == ip || ip.is_unspecified() || (own.is_unspecified() && ip.is_loopback())
 }
 
 #[cfg(test)]

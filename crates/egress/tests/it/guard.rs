@@ -2,8 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use posthorn_domain::{address::EgressPolicy, delivery::ErrorKind, url::EndpointUrl};
-use posthorn_egress::{Egress, EgressOptions, NameServers, Sent};
+use posthorn_domain::{
+    address::{EgressPolicy, OwnPlaces, Place},
+    delivery::ErrorKind,
+    url::{EndpointUrl, Host},
+};
+use posthorn_egress::{Egress, EgressOptions, NameServers, Sent, is_this_machine};
 use posthorn_tests::{
     name_server::{NameAnswer, NameServer},
     receiver::{Receiver, Reply},
@@ -77,10 +81,11 @@ async fn a_refused_target_is_told_in_the_same_words_whatever_the_reason() {
     })
     .await
     .unwrap();
-    let own = "127.0.0.1:8400".parse().unwrap();
-    let policy = EgressPolicy::parse("127.0.0.1")
-        .unwrap()
-        .with_own_listeners(vec![own]);
+    let own = OwnPlaces {
+        listeners: vec!["127.0.0.1:8400".parse().unwrap()],
+        ..OwnPlaces::default()
+    };
+    let policy = EgressPolicy::parse("127.0.0.1").unwrap().with_own(own);
     let options = EgressOptions {
         name_servers: NameServers::Only(vec![server.address()]),
         ..EgressOptions::default()
@@ -171,12 +176,101 @@ async fn a_name_that_changes_its_answer_never_reaches_the_forbidden_address() {
 #[tokio::test]
 async fn the_server_s_own_listener_is_refused_though_its_network_is_allowed() {
     let receiver = Receiver::start().await.unwrap();
-    let policy = EgressPolicy::parse("127.0.0.0/8")
-        .unwrap()
-        .with_own_listeners(vec![receiver.address()]);
+    let own = OwnPlaces {
+        listeners: vec![receiver.address()],
+        ..OwnPlaces::default()
+    };
+    let policy = EgressPolicy::parse("127.0.0.0/8").unwrap().with_own(own);
     let egress = Egress::new(policy, &EgressOptions::default()).unwrap();
     failed(
         post(&egress, &receiver.url("/v1/events")).await,
+        ErrorKind::RefusedTarget,
+    );
+    assert_eq!(receiver.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_listener_on_every_address_is_refused_at_each_address_of_this_machine() {
+    // A receiver stands where the server would listen: what is refused could be reached.
+    let receiver = Receiver::start_at("0.0.0.0:0".parse().unwrap())
+        .await
+        .unwrap();
+    let port = receiver.address().port();
+    let own = OwnPlaces {
+        listeners: vec![receiver.address()],
+        is_this_machine,
+        ..OwnPlaces::default()
+    };
+    let policy = EgressPolicy::parse("0.0.0.0/0,::/0,0.0.0.0").unwrap();
+    let open = Egress::new(policy.clone(), &EgressOptions::default()).unwrap();
+    let egress = Egress::new(policy.with_own(own), &EgressOptions::default()).unwrap();
+    for (reached, host) in addresses_of_this_machine().into_iter().enumerate() {
+        let url = format!("http://{host}:{port}/");
+        failed(post(&egress, &url).await, ErrorKind::RefusedTarget);
+        assert_eq!(receiver.connections(), reached, "{host}");
+        answered(post(&open, &url).await);
+    }
+}
+
+/// Beside the loopback's, the one that the machine would send to the outside from, if it has one.
+fn addresses_of_this_machine() -> Vec<std::net::IpAddr> {
+    let outside = std::net::UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
+        socket.connect("1.1.1.1:9")?;
+        socket.local_addr()
+    });
+    let loopback = ["127.0.0.1", "127.3.2.1", "0.0.0.0"].map(|ip| ip.parse().unwrap());
+    loopback
+        .into_iter()
+        .chain(outside.map(|from| from.ip()))
+        .collect()
+}
+
+#[tokio::test]
+async fn the_database_is_refused_by_whatever_name_it_is_reached() {
+    let database = Receiver::start().await.unwrap();
+    let port = database.address().port();
+    let server =
+        NameServer::start(|_, _, _| NameAnswer::Addresses(vec!["127.0.0.1".parse().unwrap()]))
+            .await
+            .unwrap();
+    for own in ["127.0.0.1", "localhost"] {
+        let host = own
+            .parse()
+            .map_or_else(|_| Host::Name(own.to_owned()), Host::Ip);
+        let own = OwnPlaces {
+            databases: vec![Place { host, port }],
+            is_this_machine,
+            ..OwnPlaces::default()
+        };
+        let policy = EgressPolicy::parse("127.0.0.0/8").unwrap().with_own(own);
+        let options = EgressOptions {
+            name_servers: NameServers::Only(vec![server.address()]),
+            ..EgressOptions::default()
+        };
+        let egress = Egress::new(policy, &options).unwrap();
+        for host in ["127.0.0.1", "127.0.0.2", "localhost", "other.test"] {
+            let url = format!("http://{host}:{port}/");
+            failed(post(&egress, &url).await, ErrorKind::RefusedTarget);
+        }
+    }
+    assert_eq!(database.connections(), 0);
+}
+
+#[tokio::test]
+async fn nothing_is_sent_to_the_database_s_port_while_its_own_name_cannot_be_resolved() {
+    let receiver = Receiver::start().await.unwrap();
+    let own = OwnPlaces {
+        databases: vec![Place {
+            // A label too long to be asked for.
+            host: Host::Name(format!("{}.invalid", "a".repeat(64))),
+            port: receiver.address().port(),
+        }],
+        ..OwnPlaces::default()
+    };
+    let policy = EgressPolicy::parse("127.0.0.0/8").unwrap().with_own(own);
+    let egress = Egress::new(policy, &EgressOptions::default()).unwrap();
+    failed(
+        post(&egress, &receiver.url("/")).await,
         ErrorKind::RefusedTarget,
     );
     assert_eq!(receiver.connections(), 0);

@@ -7,7 +7,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use ipnet::IpNet;
+use posthorn_domain::address::Place;
 use posthorn_domain::limits;
+use posthorn_domain::url::EndpointUrl;
 use url::{Host, Url};
 
 /// The address under which people and programs reach the server: an origin, without a path.
@@ -44,6 +46,15 @@ impl PublicUrl {
         Self {
             origin: format!("http://{listen}"),
         }
+    }
+
+    /// Host and port.
+    pub(crate) fn place(&self) -> Option<Place> {
+        let url = EndpointUrl::parse(&self.origin).ok()?;
+        Some(Place {
+            host: url.host().clone(),
+            port: url.port(),
+        })
     }
 
     /// `https://host[:port]`, as a browser sends it in `Origin`.

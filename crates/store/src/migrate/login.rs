@@ -113,6 +113,13 @@ impl Login {
         format!("{database} at {place} as {user}")
     }
 
+    /// Host, as it was given, and port; `None` for a socket.
+    #[must_use]
+    pub fn over_tcp(&self) -> Option<(&str, u16)> {
+        let tcp = self.options.get_socket().is_none();
+        tcp.then(|| (self.options.get_host(), self.options.get_port()))
+    }
+
     /// The login's name.
     #[must_use]
     pub fn user(&self) -> &str {

@@ -168,23 +168,52 @@ async fn a_name_that_leads_to_a_forbidden_address_is_never_connected_to() {
     assert_eq!(stage.receiver.connections(), 0);
 }
 
-/// INV-8; C50: whatever an operator allows, our own listener is not reached.
+/// INV-8; C50: whatever an operator allows, the server's own listeners, its database and its public address are not reached:
+/// refused when they are set as far as they can be told by then, and otherwise when they are sent to.
 #[tokio::test]
-async fn an_endpoint_cannot_be_our_own_listener() {
-    let stage = Stage::set().await;
-    let url = format!("http://{}/v1/events", stage.node.address());
-    let answer = stage
-        .api
-        .post("/v1/endpoints", json!({"url": url}).to_string())
+async fn an_endpoint_cannot_be_our_own_listener_database_or_public_address() {
+    let installation = Installation::new().await;
+    let metrics = free_port();
+    let node = installation
+        .serve_told(&[
+            ("POSTHORN_METRICS_LISTEN", &format!("0.0.0.0:{metrics}")),
+            ("POSTHORN_PUBLIC_URL", "https://hooks.posthorn.test"),
+        ])
         .await;
-    assert_problem(&answer, 422, "target_forbidden");
-    let by_name = format!("http://localhost:{}/v1/events", stage.node.address().port());
+    let stage = Stage::around(installation, node).await;
+    let main = stage.node.address().port();
+    let (_, database) = stage.installation.database();
+    for url in [
+        format!("http://127.0.0.1:{main}/v1/events"),
+        format!("http://0.0.0.0:{main}/v1/events"),
+        format!("http://127.0.0.1:{metrics}/metrics"),
+        format!("http://127.3.2.1:{metrics}/metrics"),
+        format!("http://127.0.0.1:{database}/"),
+        format!("http://127.3.2.1:{database}/"),
+        "https://hooks.posthorn.test/v1/events".to_owned(),
+        "http://hooks.posthorn.test:8400/v1/events".to_owned(),
+    ] {
+        let endpoint = json!({ "url": url }).to_string();
+        let answer = stage.api.post("/v1/endpoints", endpoint).await;
+        assert_eq!(answer.status, 422, "{url}");
+        assert_problem(&answer, 422, "target_forbidden");
+    }
     let policy = json!({"kind": "fixed", "delay_ms": 100, "max_attempts": 1});
-    stage
-        .api
-        .endpoint(&json!({"url": by_name, "retry_policy": policy}))
-        .await;
-    let id = stage.api.submit("a.b", b"1").await;
-    let delivery = stage.delivery(&id, "dead").await;
-    assert_eq!(delivery.text("/last_attempt/error/kind"), "refused_target");
+    for port in [main, metrics, database] {
+        let event_type = format!("to.{port}");
+        let url = format!("http://localhost:{port}/v1/events");
+        let endpoint = json!({"url": url, "event_types": [event_type], "retry_policy": policy});
+        stage.api.endpoint(&endpoint).await;
+        let id = stage.api.submit(&event_type, b"1").await;
+        let delivery = stage.delivery(&id, "dead").await;
+        let kind = delivery.text("/last_attempt/error/kind");
+        assert_eq!(kind, "refused_target", "{url}");
+    }
+}
+
+/// A port that is free now, below those that outgoing connections and nodes are given.
+fn free_port() -> u16 {
+    let free = |port: &u16| std::net::TcpListener::bind(("0.0.0.0", *port)).is_ok();
+    let begin = u16::try_from(std::process::id() % 4096).unwrap();
+    (12_000 + begin..18_000).find(free).unwrap()
 }

@@ -10,7 +10,7 @@ use posthorn_domain::limits;
 use posthorn_domain::metadata::Metadata;
 use posthorn_domain::rate::{RateLimit, RateLimitError};
 use posthorn_domain::uid::Uid;
-use posthorn_domain::url::{EndpointUrl, Host, UrlError};
+use posthorn_domain::url::{EndpointUrl, UrlError};
 use posthorn_store::configure::{Patch, RateChanges};
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -20,7 +20,7 @@ use crate::faults::Faults;
 use crate::problem::Problem;
 use crate::wire::{Change, present};
 
-/// A URL whose address, where it is a literal, the policy allows (INV-8). Names are judged when they are resolved.
+/// A URL that the policy allows (INV-8), as far as it can be told now: what a name resolves to is judged when it is sent to.
 pub(super) fn url(text: &str, egress: &EgressPolicy, faults: &mut Faults) -> Option<EndpointUrl> {
     let url = match EndpointUrl::parse(text) {
         Ok(url) => url,
@@ -34,13 +34,11 @@ pub(super) fn url(text: &str, egress: &EgressPolicy, faults: &mut Faults) -> Opt
             return None;
         }
     };
-    if let Host::Ip(ip) = url.host() {
-        let verdict = egress.allows(None, *ip, url.port());
-        if let Err(refused) = verdict {
-            tracing::debug!(%ip, port = url.port(), why = %refused.why(), "an endpoint's address is refused");
-        }
-        faults.keep("/url", Problem::TargetForbidden, verdict)?;
+    let verdict = egress.allows_url(&url);
+    if let Err(refused) = verdict {
+        tracing::debug!(why = %refused.why(), "an endpoint's URL is refused");
     }
+    faults.keep("/url", Problem::TargetForbidden, verdict)?;
     Some(url)
 }
 

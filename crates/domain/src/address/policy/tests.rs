@@ -1,4 +1,4 @@
-//! Tests of what an operator may allow (INV-8), and of what nobody can.
+//! Tests of what an operator may allow (INV-8).
 
 use proptest::prelude::*;
 
@@ -120,29 +120,6 @@ fn metadata_and_link_local_are_allowed_by_their_own_address_alone() {
         "169.254.169.254",
         80
     ));
-}
-
-#[test]
-fn the_servers_own_listeners_are_never_allowed() {
-    let own = |listener: &str| {
-        policy("0.0.0.0/0,::/0,127.0.0.1,0.0.0.0,::1,::")
-            .with_own_listeners(vec![listener.parse().unwrap()])
-    };
-    let refused = |listener: &str, target: &str, port| {
-        own(listener).allows(None, ip(target), port) == Err(RefusedTarget(Forbidden::OwnListener))
-    };
-    for target in ["127.0.0.1", "::ffff:127.0.0.1", "0.0.0.0", "::"] {
-        assert!(refused("127.0.0.1:8400", target, 8400), "{target}");
-        assert!(!refused("127.0.0.1:8400", target, 8410), "{target}");
-    }
-    assert!(!refused("127.0.0.1:8400", "127.0.0.2", 8400));
-    for listener in ["0.0.0.0:8400", "[::]:8400"] {
-        for target in ["127.0.0.1", "127.9.9.9", "::1", "0.0.0.0"] {
-            assert!(refused(listener, target, 8400), "{target} of {listener}");
-        }
-        assert!(!refused(listener, "10.0.0.1", 8400));
-    }
-    assert!(refused("203.0.113.5:8400", "203.0.113.5", 8400));
 }
 
 #[test]
