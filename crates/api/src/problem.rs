@@ -141,6 +141,8 @@ problems! {
     UrlInvalid = UNPROCESSABLE_ENTITY, "url_invalid", "The URL is invalid";
     /// A URL may have 2,048 characters.
     UrlTooLong = UNPROCESSABLE_ENTITY, "url_too_long", "The URL is too long";
+    /// This server sends to https URLs alone: its operator has it so.
+    HttpsRequired = UNPROCESSABLE_ENTITY, "https_required", "The URL must be https";
     /// The URL names an address that the policy of this server forbids: private, loopback, link-local,
     /// metadata and reserved addresses, unless the operator allows them.
     TargetForbidden = UNPROCESSABLE_ENTITY, "target_forbidden", "The target's address is forbidden";

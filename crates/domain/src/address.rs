@@ -23,6 +23,11 @@ pub use policy::{EgressAllowError, EgressPolicy};
 )]
 pub struct RefusedTarget(Forbidden);
 
+/// A URL in the clear, where the operator wants TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("this server sends to https URLs alone: its operator has it so")]
+pub struct NotHttps;
+
 impl From<Forbidden> for RefusedTarget {
     fn from(why: Forbidden) -> Self {
         Self(why)

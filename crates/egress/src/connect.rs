@@ -61,7 +61,7 @@ impl Connector {
 
     /// Connects to the host of a URL, with TLS if its scheme says so. Has no deadline of its own.
     pub(crate) async fn connect(&self, url: &EndpointUrl) -> Result<Connection, ConnectError> {
-        let vetted = self.guard.vet(url.host(), url.port()).await?;
+        let vetted = self.guard.vet(url).await?;
         let (stream, address) = dial(vetted).await?;
         if url.scheme() == Scheme::Http {
             return Ok(Connection::plain(stream, address));

@@ -6,9 +6,9 @@ use std::{
 };
 
 use posthorn_domain::{
-    address::{EgressPolicy, Forbidden, RefusedTarget},
+    address::{EgressPolicy, Forbidden, NotHttps, RefusedTarget},
     limits,
-    url::{Host, is_localhost},
+    url::{EndpointUrl, Host, is_localhost},
 };
 
 use crate::{
@@ -24,6 +24,9 @@ pub(crate) enum VetError {
     /// resolves would be mapped by whoever may set a URL.
     #[error(transparent)]
     Refused(#[from] RefusedTarget),
+    /// The operator wants https alone.
+    #[error(transparent)]
+    InTheClear(#[from] NotHttps),
     /// The name has no address.
     #[error(transparent)]
     Resolve(#[from] ResolveError),
@@ -55,8 +58,10 @@ impl Guard {
         })
     }
 
-    /// The addresses of `host` that may be dialled, best first; never empty.
-    pub(crate) async fn vet(&self, host: &Host, port: u16) -> Result<Vec<SocketAddr>, VetError> {
+    /// The addresses of a URL's host that may be dialled, best first; never empty.
+    pub(crate) async fn vet(&self, url: &EndpointUrl) -> Result<Vec<SocketAddr>, VetError> {
+        self.policy.allows_scheme(url.scheme())?;
+        let (host, port) = (url.host(), url.port());
         let judged = Judged {
             name: match host {
                 Host::Name(name) => Some(name),

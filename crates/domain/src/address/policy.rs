@@ -10,8 +10,8 @@ use core::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::{Forbidden, OwnPlaces, RefusedTarget, judge};
-use crate::url::{EndpointUrl, Host, canonical_name};
+use super::{Forbidden, NotHttps, OwnPlaces, RefusedTarget, judge};
+use crate::url::{EndpointUrl, Host, Scheme, canonical_name};
 
 /// Entries of a list; more are a mistake.
 const ENTRIES: usize = 256;
@@ -41,6 +41,7 @@ pub enum EgressAllowError {
 pub struct EgressPolicy {
     allowed: Vec<Entry>,
     own: OwnPlaces,
+    https_only: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -73,7 +74,7 @@ impl EgressPolicy {
         }
         Ok(Self {
             allowed,
-            own: OwnPlaces::default(),
+            ..Self::default()
         })
     }
 
@@ -82,6 +83,26 @@ impl EgressPolicy {
     pub fn with_own(mut self, own: OwnPlaces) -> Self {
         self.own = own;
         self
+    }
+
+    /// Refuses URLs without TLS, if so.
+    #[must_use]
+    pub fn https_only(mut self, wanted: bool) -> Self {
+        self.https_only = wanted;
+        self
+    }
+
+    /// Judges the scheme of a URL, when it is set and again when it is sent to.
+    ///
+    /// # Errors
+    ///
+    /// [`NotHttps`] where the operator wants https alone.
+    pub fn allows_scheme(&self, scheme: Scheme) -> Result<(), NotHttps> {
+        if self.https_only && scheme == Scheme::Http {
+            Err(NotHttps)
+        } else {
+            Ok(())
+        }
     }
 
     /// The places of the server itself.

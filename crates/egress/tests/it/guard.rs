@@ -303,6 +303,19 @@ async fn a_port_in_the_allowed_list_holds_for_names_too() {
 }
 
 #[tokio::test]
+async fn a_url_in_the_clear_is_not_sent_to_where_https_alone_is_wanted() {
+    let receiver = Receiver::start().await.unwrap();
+    let policy = EgressPolicy::parse("127.0.0.0/8").unwrap().https_only(true);
+    let egress = Egress::new(policy, &EgressOptions::default()).unwrap();
+    let failure = failed(
+        post(&egress, &receiver.url("/")).await,
+        ErrorKind::RefusedTarget,
+    );
+    assert!(failure.detail.contains("https"), "{}", failure.detail);
+    assert_eq!(receiver.connections(), 0);
+}
+
+#[tokio::test]
 async fn localhost_is_reached_when_only_its_ipv4_address_is_allowed() {
     let receiver = Receiver::start().await.unwrap();
     let answer = answered(

@@ -40,7 +40,7 @@ const fn secret(key: &'static str) -> Known {
 }
 
 /// Every setting.
-pub(super) const KNOWN: [Known; 22] = [
+pub(super) const KNOWN: [Known; 23] = [
     plain("listen"),
     plain("public_url"),
     plain("trusted_proxies"),
@@ -48,6 +48,7 @@ pub(super) const KNOWN: [Known; 22] = [
     plain("signup"),
     plain("egress_allow"),
     plain("egress_ca"),
+    plain("https_only"),
     plain("log"),
     plain("log_format"),
     plain("metrics_listen"),

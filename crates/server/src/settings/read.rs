@@ -186,9 +186,10 @@ impl Layers {
 
     fn egress(&mut self) -> EgressPolicy {
         let closed = EgressPolicy::default();
-        self.take("egress_allow", closed, |text| {
+        let policy = self.take("egress_allow", closed, |text| {
             EgressPolicy::parse(text).map_err(|error| error.to_string())
-        })
+        });
+        policy.https_only(self.take("https_only", false, value::switch))
     }
 
     fn log(&mut self) -> LogSettings {

@@ -211,6 +211,41 @@ async fn an_endpoint_cannot_be_our_own_listener_database_or_public_address() {
     }
 }
 
+/// C32: the operator's `https_only`, on an installation that was open before.
+#[tokio::test]
+async fn where_https_alone_is_wanted_an_http_url_is_refused_and_an_old_one_is_sent_to_no_more() {
+    let stage = Stage::set().await;
+    let made = stage.endpoint("/old", 100, 1).await;
+    let mut node = stage.node;
+    node.ask_to_end();
+    node.ended(AMPLE).await;
+    let node = stage
+        .installation
+        .serve_with("POSTHORN_HTTPS_ONLY", "on")
+        .await;
+    let api = stage.api.through(node.address());
+    let url = json!({"url": "http://example.com/"});
+    let path = format!("/v1/endpoints/{}", made.text("/id"));
+    for answer in [
+        api.post("/v1/endpoints", url.to_string()).await,
+        api.patch(&path, &url).await,
+    ] {
+        assert_eq!(
+            pointers(&assert_problem(&answer, 422, "https_required")),
+            ["/url"]
+        );
+    }
+    api.endpoint(&json!({"url": "https://example.com/", "event_types": ["none"]}))
+        .await;
+    let stage = Stage { node, api, ..stage };
+    let id = stage.api.submit("a.b", b"1").await;
+    let delivery = stage.delivery(&id, "dead").await;
+    assert_eq!(delivery.text("/last_attempt/error/kind"), "refused_target");
+    let detail = delivery.text("/last_attempt/error/detail");
+    assert!(detail.contains("https"), "{detail}");
+    assert_eq!(stage.receiver.connections(), 0);
+}
+
 /// A port that is free now, below those that outgoing connections and nodes are given.
 fn free_port() -> u16 {
     let free = |port: &u16| std::net::TcpListener::bind(("0.0.0.0", *port)).is_ok();

@@ -34,6 +34,8 @@ pub(super) fn url(text: &str, egress: &EgressPolicy, faults: &mut Faults) -> Opt
             return None;
         }
     };
+    let scheme = egress.allows_scheme(url.scheme());
+    faults.keep("/url", Problem::HttpsRequired, scheme)?;
     let verdict = egress.allows_url(&url);
     if let Err(refused) = verdict {
         tracing::debug!(why = %refused.why(), "an endpoint's URL is refused");
