@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod database;
 pub mod engine;
 pub mod environment;
+pub mod forward_proxy;
 pub mod name_server;
 pub mod program;
 pub mod proxy;

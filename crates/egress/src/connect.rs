@@ -15,7 +15,9 @@ use tokio_rustls::TlsConnector;
 use crate::{
     connection::Connection,
     options::{EgressError, EgressOptions},
+    resolve::Names,
     tls,
+    tunnel::{TunnelError, Tunnels},
     vet::{Guard, VetError},
 };
 
@@ -34,6 +36,9 @@ pub(crate) enum ConnectError {
         address: SocketAddr,
         source: io::Error,
     },
+    /// The forward proxy opened no tunnel.
+    #[error(transparent)]
+    Tunnel(TunnelError),
     /// No TLS session.
     #[error("no TLS session with {address}")]
     Tls {
@@ -46,15 +51,29 @@ pub(crate) enum ConnectError {
 #[derive(Clone)]
 pub(crate) struct Connector {
     guard: Guard,
+    way: Way,
     tls: Arc<ClientConfig>,
+}
+
+/// How an address is connected to.
+#[derive(Clone)]
+enum Way {
+    Straight,
+    Through(Box<Tunnels>),
 }
 
 impl Connector {
     /// Reads roots and the resolver's configuration.
     pub(crate) fn new(policy: EgressPolicy, options: &EgressOptions) -> Result<Self, EgressError> {
         let tls = tls::client_config(options.extra_roots.as_deref())?;
+        let names = Names::new(&options.name_servers)?;
+        let way = match &options.proxy {
+            None => Way::Straight,
+            Some(proxy) => Way::Through(Box::new(Tunnels::new(proxy.clone(), names.clone()))),
+        };
         Ok(Self {
-            guard: Guard::new(policy, options)?,
+            guard: Guard::new(policy, names),
+            way,
             tls,
         })
     }
@@ -62,7 +81,7 @@ impl Connector {
     /// Connects to the host of a URL, with TLS if its scheme says so. Has no deadline of its own.
     pub(crate) async fn connect(&self, url: &EndpointUrl) -> Result<Connection, ConnectError> {
         let vetted = self.guard.vet(url).await?;
-        let (stream, address) = dial(vetted).await?;
+        let (stream, address) = dial(&self.way, vetted).await?;
         if url.scheme() == Scheme::Http {
             return Ok(Connection::plain(stream, address));
         }
@@ -81,13 +100,16 @@ impl Connector {
 
 /// Dials the addresses in order, each a moment after the one before it or as soon as that has failed, and takes the first
 /// that accepts (after RFC 8305): a broken IPv6 route costs that moment, not the deadline.
-async fn dial(addresses: Vec<SocketAddr>) -> Result<(TcpStream, SocketAddr), ConnectError> {
+async fn dial(
+    way: &Way,
+    addresses: Vec<SocketAddr>,
+) -> Result<(TcpStream, SocketAddr), ConnectError> {
     let mut waiting = addresses.into_iter();
     let mut dials = FuturesUnordered::new();
     let mut failed = None;
     loop {
         if let Some(address) = waiting.next() {
-            dials.push(dial_one(address));
+            dials.push(way.to(address));
         }
         let outcome = if waiting.len() == 0 {
             dials.next().await
@@ -106,14 +128,20 @@ async fn dial(addresses: Vec<SocketAddr>) -> Result<(TcpStream, SocketAddr), Con
     }
 }
 
-async fn dial_one(address: SocketAddr) -> Result<(TcpStream, SocketAddr), ConnectError> {
-    let dialled = async {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        Ok(stream)
-    };
-    match dialled.await {
-        Ok(stream) => Ok((stream, address)),
-        Err(source) => Err(ConnectError::Dial { address, source }),
+impl Way {
+    async fn to(&self, address: SocketAddr) -> Result<(TcpStream, SocketAddr), ConnectError> {
+        let stream = match self {
+            Self::Straight => straight(address)
+                .await
+                .map_err(|source| ConnectError::Dial { address, source })?,
+            Self::Through(tunnels) => tunnels.open(address).await.map_err(ConnectError::Tunnel)?,
+        };
+        Ok((stream, address))
     }
+}
+
+async fn straight(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }

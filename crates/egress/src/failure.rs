@@ -97,6 +97,8 @@ impl SendFailure {
             ConnectError::Dial { address, source } => {
                 Self::new(ErrorKind::Connect, dial_reason(source)).at(Some(*address))
             }
+            // Whom the proxy did or did not reach is not known here.
+            ConnectError::Tunnel(error) => Self::new(ErrorKind::Connect, error.to_string()),
             ConnectError::Tls { address, source } => {
                 Self::new(ErrorKind::Tls, tls::reason(source)).at(Some(*address))
             }

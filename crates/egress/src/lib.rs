@@ -10,6 +10,8 @@
 //!   that is slow, endless or large is cut, not waited for.
 //! - **INV-11**: the body kept, the head read, the addresses tried, the time for names and the connections kept open are
 //!   bounded; the numbers are in [`posthorn_domain::limits`].
+//! - A forward proxy takes over the connecting where the operator names one, and nothing of the judging: it is asked for the
+//!   address that was vetted.
 //! - Redirects are never followed, proxies of the environment never used, nothing is decompressed, the request's path and
 //!   query go out byte for byte, and no header is added but `host` and `content-length`.
 //! - A request is acted on at most once. It is sent again where nobody acted on it: when it found a kept connection closed before
@@ -36,6 +38,7 @@ mod resolve;
 mod send;
 mod target;
 mod tls;
+mod tunnel;
 mod vet;
 
 pub use answer::Answer;
@@ -45,6 +48,7 @@ pub use options::{EgressError, EgressOptions, NameServers};
 pub use own::is_this_machine;
 pub use send::{Outgoing, Sent};
 pub use tls::check_roots;
+pub use tunnel::{ForwardProxy, ForwardProxyError};
 
 use std::sync::Arc;
 

@@ -2,13 +2,17 @@
 
 use std::net::SocketAddr;
 
-/// Settings of the guarded client; the default is the system's resolver and no extra roots.
+use crate::tunnel::ForwardProxy;
+
+/// Settings of the guarded client; the default is the system's resolver, no extra roots and no proxy.
 #[derive(Clone, Debug, Default)]
 pub struct EgressOptions {
     /// PEM text with certificates to trust beside the built-in roots and the system's.
     pub extra_roots: Option<Vec<u8>>,
     /// Who is asked for names.
     pub name_servers: NameServers,
+    /// The way out, if not straight.
+    pub proxy: Option<ForwardProxy>,
 }
 
 /// Who is asked for names.

@@ -12,7 +12,6 @@ use posthorn_domain::{
 };
 
 use crate::{
-    options::{EgressError, EgressOptions},
     own::OwnDatabases,
     resolve::{Names, ResolveError},
 };
@@ -49,13 +48,13 @@ struct Judged<'a> {
 }
 
 impl Guard {
-    /// Takes the policy and reads the resolver's configuration.
-    pub(crate) fn new(policy: EgressPolicy, options: &EgressOptions) -> Result<Self, EgressError> {
-        Ok(Self {
+    /// Judges by the policy, and asks for names here.
+    pub(crate) fn new(policy: EgressPolicy, names: Names) -> Self {
+        Self {
             policy,
-            names: Names::new(&options.name_servers)?,
+            names,
             databases: Arc::default(),
-        })
+        }
     }
 
     /// The addresses of a URL's host that may be dialled, best first; never empty.

@@ -27,5 +27,7 @@ mod http2;
 mod malformed;
 #[path = "it/names.rs"]
 mod names;
+#[path = "it/proxy.rs"]
+mod proxy;
 #[path = "it/reuse.rs"]
 mod reuse;

@@ -11,7 +11,7 @@ use posthorn_domain::limits;
 use posthorn_domain::retention::Retention;
 use posthorn_domain::seal::KeyRing;
 use posthorn_domain::shutdown::Deadline;
-use posthorn_egress::{Egress, EgressError, EgressOptions};
+use posthorn_egress::{Egress, EgressOptions};
 use posthorn_store::accept::{Acceptor, AcceptorParts, Backpressure};
 use posthorn_store::clock::Clock;
 use posthorn_store::configuration::ConfigCache;
@@ -40,8 +40,8 @@ pub(crate) struct Parts {
     pub(crate) entropy: Entropy,
     /// What may be reached, without our own listeners.
     pub(crate) egress: EgressPolicy,
-    /// Whose certificates are trusted, beside the public ones.
-    pub(crate) egress_roots: Option<Vec<u8>>,
+    /// How it is reached.
+    pub(crate) egress_options: EgressOptions,
     /// How long things are kept.
     pub(crate) retention: Retention,
     /// The origin that browsers may call from.
@@ -82,12 +82,12 @@ impl Engine {
             clock,
             entropy,
             egress,
-            egress_roots,
+            egress_options,
             retention,
             public_url,
             roles,
         } = parts;
-        let client = guarded(egress.clone(), egress_roots)?;
+        let client = Egress::new(egress.clone(), &egress_options)?;
         let database = Database::new(database);
         let ring = Arc::new(ring);
         let cache = ConfigCache::new(database.clone(), Arc::clone(&ring));
@@ -190,15 +190,6 @@ fn sending(roles: &BTreeSet<Role>) -> Sending {
     } else {
         Sending::Elsewhere
     }
-}
-
-/// The client that endpoints are reached through.
-fn guarded(policy: EgressPolicy, extra_roots: Option<Vec<u8>>) -> Result<Egress, EgressError> {
-    let options = EgressOptions {
-        extra_roots,
-        ..EgressOptions::default()
-    };
-    Egress::new(policy, &options)
 }
 
 /// The pages of this node's roles.

@@ -180,7 +180,7 @@ impl Node {
             clock: self.clock.clone(),
             entropy,
             egress: self.settings.egress.clone().with_own(own),
-            egress_roots: self.settings.egress_roots.clone(),
+            egress_options: self.settings.egress_options.clone(),
             retention: self.settings.retention,
             public_url,
             roles: self.settings.roles.clone(),

@@ -23,6 +23,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use posthorn_domain::address::EgressPolicy;
 use posthorn_domain::retention::Retention;
+use posthorn_egress::EgressOptions;
 use secrecy::SecretString;
 
 pub(crate) use layers::Flags;
@@ -44,8 +45,8 @@ pub(crate) struct Settings {
     pub(crate) master_keys: Option<SecretString>,
     /// What endpoints may be reached beside the public internet.
     pub(crate) egress: EgressPolicy,
-    /// PEM text of certificates that endpoints' own may be signed by, beside the public ones.
-    pub(crate) egress_roots: Option<Vec<u8>>,
+    /// How they are reached.
+    pub(crate) egress_options: EgressOptions,
     /// What is logged, as tracing's filter, and how.
     pub(crate) log: LogSettings,
     /// Where `/metrics` is served; `None`: on the main listener, for loopback alone.

@@ -66,4 +66,5 @@ mod signing;
 mod stage;
 mod story;
 mod threads;
+mod ways_out;
 mod zones;

@@ -50,6 +50,7 @@ pub(crate) fn trusting_and_asking(pem: &str, server: SocketAddr) -> Egress {
     let options = EgressOptions {
         extra_roots: Some(pem.as_bytes().to_vec()),
         name_servers: NameServers::Only(vec![server]),
+        ..EgressOptions::default()
     };
     Egress::new(EgressPolicy::parse("127.0.0.0/8").unwrap(), &options).unwrap()
 }

@@ -40,7 +40,7 @@ const fn secret(key: &'static str) -> Known {
 }
 
 /// Every setting.
-pub(super) const KNOWN: [Known; 23] = [
+pub(super) const KNOWN: [Known; 24] = [
     plain("listen"),
     plain("public_url"),
     plain("trusted_proxies"),
@@ -49,6 +49,7 @@ pub(super) const KNOWN: [Known; 23] = [
     plain("egress_allow"),
     plain("egress_ca"),
     plain("https_only"),
+    secret("egress_proxy"),
     plain("log"),
     plain("log_format"),
     plain("metrics_listen"),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use posthorn_domain::address::EgressPolicy;
 use posthorn_domain::retention::{Days, Retention};
 use posthorn_domain::seal::KeyRing;
+use posthorn_egress::{EgressOptions, ForwardProxy};
 use secrecy::SecretString;
 use tracing_subscriber::EnvFilter;
 
@@ -40,7 +41,7 @@ impl Settings {
             trusted_proxies: layers.take("trusted_proxies", Vec::new(), value::networks),
             master_keys,
             egress: layers.egress(),
-            egress_roots: layers.take("egress_ca", None, |path| value::roots(path).map(Some)),
+            egress_options: layers.egress_options(),
             log: layers.log(),
             metrics_listen: layers.take("metrics_listen", None, |text| parsed(text).map(Some)),
             migrate: layers.migrate(),
@@ -190,6 +191,24 @@ impl Layers {
             EgressPolicy::parse(text).map_err(|error| error.to_string())
         });
         policy.https_only(self.take("https_only", false, value::switch))
+    }
+
+    fn egress_options(&mut self) -> EgressOptions {
+        EgressOptions {
+            extra_roots: self.take("egress_ca", None, |path| value::roots(path).map(Some)),
+            proxy: self.forward_proxy(),
+            ..EgressOptions::default()
+        }
+    }
+
+    /// There may be a password in it, so that neither it nor what is wrong with it is shown (INV-10).
+    fn forward_proxy(&mut self) -> Option<ForwardProxy> {
+        let given = self.get("egress_proxy").cloned()?;
+        let proxy = ForwardProxy::parse(given.text.trim());
+        if let Err(error) = &proxy {
+            self.problem(format!("{}: {error}", given.origin));
+        }
+        proxy.ok()
     }
 
     fn log(&mut self) -> LogSettings {

@@ -86,6 +86,35 @@ fn a_file_of_roots_that_cannot_be_used_is_refused_at_start() {
 }
 
 #[test]
+fn a_forward_proxy_that_is_none_is_refused_without_its_text() {
+    let name = "POSTHORN_EGRESS_PROXY";
+    for text in [
+        "socks5://u:canary@host:1080",
+        "http://u:canary@host:0",
+        "canary",
+    ] {
+        let said = problem(&[BASE[0], (name, text)]);
+        assert!(said.starts_with(name) && !said.contains("canary"), "{said}");
+    }
+    let file = File::of("proxy", "http://u:canary@proxy.example:3128\n");
+    let read = read_with_base(&[("POSTHORN_EGRESS_PROXY_FILE", file.path())]).unwrap();
+    assert!(read.egress_options.proxy.is_some());
+}
+
+#[test]
+fn https_alone_is_wanted_only_where_somebody_says_so() {
+    let refuses_http = |variables: &[_]| {
+        let policy = read_with_base(variables).unwrap().egress;
+        policy
+            .allows_scheme(posthorn_domain::url::Scheme::Http)
+            .is_err()
+    };
+    assert!(!refuses_http(&[]));
+    assert!(!refuses_http(&[("POSTHORN_HTTPS_ONLY", "off")]));
+    assert!(refuses_http(&[("POSTHORN_HTTPS_ONLY", "on")]));
+}
+
+#[test]
 fn without_settings_the_server_is_on_loopback_and_does_everything() {
     let settings = read_with_base(&[]).unwrap();
     assert_eq!(settings.listen.to_string(), "127.0.0.1:8400");

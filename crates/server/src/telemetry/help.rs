@@ -5,7 +5,7 @@
 use metrics::{describe_counter, describe_gauge, describe_histogram};
 
 /// Name and help of what only grows.
-const COUNTERS: [(&str, &str); 7] = [
+const COUNTERS: [(&str, &str); 8] = [
     (
         "posthorn_events_accepted_total",
         "Events that this node wrote.",
@@ -21,6 +21,10 @@ const COUNTERS: [(&str, &str); 7] = [
     (
         "posthorn_requests_refused_total",
         "Requests that a receiver did nothing with (HTTP/2); each was sent once more at once.",
+    ),
+    (
+        "posthorn_forward_proxy_failures_total",
+        "Connections that the forward proxy failed to open for a reason of its own.",
     ),
     (
         "posthorn_dead_letters_total",
