@@ -161,6 +161,8 @@ pub const EGRESS_STALE_CONNECTIONS: usize = 8;
 pub const EGRESS_ADDRESSES: usize = 8;
 /// How long an address has before the next one is tried beside it (RFC 8305 recommends 250 ms).
 pub const EGRESS_DIAL_STAGGER: Duration = Duration::from_millis(250);
+/// Name servers that an operator may name.
+pub const EGRESS_NAME_SERVERS: usize = 8;
 /// All the time that finding a name's addresses may take.
 pub const EGRESS_DNS: Duration = Duration::from_secs(5);
 /// How long one name server has to answer one question.

@@ -16,7 +16,7 @@ pub struct EgressOptions {
 }
 
 /// Who is asked for names.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NameServers {
     /// `/etc/hosts`, then what `/etc/resolv.conf` names; without that file the server at 127.0.0.1:53, as libc does.
     #[default]

@@ -40,7 +40,7 @@ const fn secret(key: &'static str) -> Known {
 }
 
 /// Every setting.
-pub(super) const KNOWN: [Known; 24] = [
+pub(super) const KNOWN: [Known; 25] = [
     plain("listen"),
     plain("public_url"),
     plain("trusted_proxies"),
@@ -50,6 +50,7 @@ pub(super) const KNOWN: [Known; 24] = [
     plain("egress_ca"),
     plain("https_only"),
     secret("egress_proxy"),
+    plain("egress_dns"),
     plain("log"),
     plain("log_format"),
     plain("metrics_listen"),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use posthorn_domain::address::EgressPolicy;
 use posthorn_domain::retention::{Days, Retention};
 use posthorn_domain::seal::KeyRing;
-use posthorn_egress::{EgressOptions, ForwardProxy};
+use posthorn_egress::{EgressOptions, ForwardProxy, NameServers};
 use secrecy::SecretString;
 use tracing_subscriber::EnvFilter;
 
@@ -197,7 +197,7 @@ impl Layers {
         EgressOptions {
             extra_roots: self.take("egress_ca", None, |path| value::roots(path).map(Some)),
             proxy: self.forward_proxy(),
-            ..EgressOptions::default()
+            name_servers: self.take("egress_dns", NameServers::System, value::name_servers),
         }
     }
 

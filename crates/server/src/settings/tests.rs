@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use posthorn_egress::NameServers;
 use secrecy::ExposeSecret as _;
 
 use super::environment::Environment;
@@ -99,6 +100,35 @@ fn a_forward_proxy_that_is_none_is_refused_without_its_text() {
     let file = File::of("proxy", "http://u:canary@proxy.example:3128\n");
     let read = read_with_base(&[("POSTHORN_EGRESS_PROXY_FILE", file.path())]).unwrap();
     assert!(read.egress_options.proxy.is_some());
+}
+
+#[test]
+fn name_servers_are_addresses_with_or_without_a_port() {
+    let name = "POSTHORN_EGRESS_DNS";
+    let servers =
+        |text| read_with_base(&[(name, text)]).map(|read| read.egress_options.name_servers);
+    assert_eq!(
+        servers("10.0.0.53, 10.0.0.53:5353, fd00::53, [fd00::53]:5353").unwrap(),
+        NameServers::Only(
+            [
+                "10.0.0.53:53",
+                "10.0.0.53:5353",
+                "[fd00::53]:53",
+                "[fd00::53]:5353"
+            ]
+            .map(|server| server.parse().unwrap())
+            .into()
+        )
+    );
+    assert_eq!(
+        read_with_base(&[]).unwrap().egress_options.name_servers,
+        NameServers::System
+    );
+    let many = ["10.0.0.53"; 9].join(",");
+    for wrong in ["ns.example", "10.0.0.53:0", "10.0.0.53:dns", ",", &many] {
+        let said = problem(&[BASE[0], (name, wrong)]);
+        assert!(said.starts_with(name), "{said}");
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use ipnet::IpNet;
 use posthorn_domain::address::Place;
 use posthorn_domain::limits;
 use posthorn_domain::url::EndpointUrl;
+use posthorn_egress::NameServers;
 use url::{Host, Url};
 
 /// The address under which people and programs reach the server: an origin, without a path.
@@ -111,6 +112,28 @@ fn network(item: &str) -> Option<IpNet> {
     item.parse()
         .ok()
         .or_else(|| item.parse::<IpAddr>().ok().map(IpNet::from))
+}
+
+/// A list of name servers, each an address with or without a port.
+pub(super) fn name_servers(text: &str) -> Result<NameServers, String> {
+    let servers: Option<Vec<SocketAddr>> = items(text).map(name_server).collect();
+    match servers {
+        Some(servers) if (1..=limits::EGRESS_NAME_SERVERS).contains(&servers.len()) => {
+            Ok(NameServers::Only(servers))
+        }
+        _ => Err(format!(
+            "must be 1 to {} addresses of name servers, such as 10.0.0.53 or [fd00::53]:5353",
+            limits::EGRESS_NAME_SERVERS
+        )),
+    }
+}
+
+fn name_server(item: &str) -> Option<SocketAddr> {
+    let given = match item.parse::<IpAddr>() {
+        Ok(ip) => SocketAddr::new(ip, 53),
+        Err(_) => item.parse().ok()?,
+    };
+    (given.port() != 0).then_some(given)
 }
 
 /// The items of a comma list, without blanks around them and without empty ones.
