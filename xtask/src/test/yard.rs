@@ -151,7 +151,9 @@ impl<'a> Yard<'a> {
                 self.workspace.program("debug", "posthorn"),
             )
             .env("POSTHORN_TEST_PG_BIN", postgres)
-            .env("POSTHORN_CAPTURE_DIR", self.captured()?);
+            .env("POSTHORN_CAPTURE_DIR", self.captured()?)
+            // What a failed test says is told with its last lines; a stack of forty frames would be all of them.
+            .env("RUST_BACKTRACE", "0");
         Ok(cargo)
     }
 }
