@@ -3,6 +3,8 @@
 use chrono::TimeDelta;
 use posthorn_domain::delivery::ErrorKind;
 use posthorn_domain::endpoint::EndpointState;
+use posthorn_domain::url::EndpointUrl;
+use posthorn_store::configure::EndpointPatch;
 use posthorn_store::read::{self, EndpointRef, HealthStatus};
 use posthorn_store::scope::TenantScope;
 use posthorn_tests::engine::{AMPLE, Node, Runs};
@@ -252,6 +254,23 @@ async fn engine_circuit_begins_afresh_when_its_endpoint_is_enabled_again() {
     node.health.refresh().await.unwrap();
     node.parking.run_once().await;
     scene.attempted(&node, "/hook", 2).await;
+}
+
+/// Whoever mends the address does not wait for the next probe of the old one.
+#[tokio::test]
+async fn engine_circuit_begins_afresh_when_its_endpoint_is_sent_elsewhere() {
+    let scene = Scene::begin().await;
+    let (node, endpoint) = scene.broken(Reply::status(500), 2).await;
+    let moved = EndpointPatch {
+        url: Some(EndpointUrl::parse(&scene.receiver.url("/mended")).unwrap()),
+        ..EndpointPatch::default()
+    };
+    scene.tenants.patch(&endpoint, moved).await;
+    assert_eq!(scene.circuits().await, [0, 0, 1]);
+    node.cache.refresh().await.unwrap();
+    node.health.refresh().await.unwrap();
+    node.parking.run_once().await;
+    scene.attempted(&node, "/mended", 2).await;
 }
 
 /// A floor is the endpoint's, not the delivery's, and holds on every node; what waits for it uses up no attempt.

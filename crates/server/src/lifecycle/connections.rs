@@ -243,8 +243,10 @@ impl Connections {
             ended = connection.as_mut() => ended,
             () = self.stopping.cancelled() => {
                 let last = async {
-                    // A request may be on its way that was sent before its sender could know.
+                    // A request may be on its way that was sent before its sender could know. It is looked for once more when the
+                    // time is over: a busy machine may see both at the same moment.
                     tokio::select! {
+                        biased;
                         ended = connection.as_mut() => return ended,
                         () = self.clock.sleep(limits::SHUTDOWN_LAST_REQUESTS) => {}
                     }
@@ -390,6 +392,36 @@ mod tests {
                 "{answer}"
             );
         }
+    }
+
+    /// INV-1: the thread has no time for anything until the request has come and the time for the last ones is over.
+    #[tokio::test]
+    async fn a_request_that_came_in_time_is_answered_though_nobody_looked_in_time() {
+        let (connections, address) = serve(Router::new().route("/", get(async || "served")));
+        let request = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+        let mut kept = Vec::new();
+        for _ in 0..12 {
+            let mut stream = send(address, request).await;
+            let mut answer = Vec::new();
+            while !answer.ends_with(b"served") {
+                assert_ne!(stream.read_buf(&mut answer).await.unwrap(), 0);
+            }
+            kept.push(stream);
+        }
+        let deadline = Deadline::begun(connections.clock.monotonic());
+        let draining = tokio::spawn(async move { connections.drain(deadline).await });
+        while TcpStream::connect(address).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+        for stream in &mut kept {
+            stream.write_all(request).await.unwrap();
+        }
+        #[expect(clippy::disallowed_methods, reason = "a thread that gets no time")]
+        std::thread::sleep(limits::SHUTDOWN_LAST_REQUESTS + Duration::from_millis(50));
+        for stream in kept {
+            assert!(rest(stream).await.ends_with("served"));
+        }
+        draining.await.unwrap();
     }
 
     #[tokio::test]

@@ -155,9 +155,11 @@ pub async fn patch_endpoint(
     let id = before.id;
     let (sealed, names) = sealed.patched(&patch, &before, scope, sealer)?;
     let schemes = before.signing_schemes.clone();
-    let was = before.state;
+    let (was, led_to) = (before.state, before.url.clone());
     let after = patch.merge(before)?;
-    let begins_afresh = after.state == EndpointState::Enabled && was != EndpointState::Enabled;
+    // At another address there is another receiver, which has neither failed nor asked for anything.
+    let begins_afresh = after.state == EndpointState::Enabled
+        && (was != EndpointState::Enabled || after.url != led_to);
     let added: Vec<_> = after
         .signing_schemes
         .iter()

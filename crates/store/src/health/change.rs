@@ -175,7 +175,7 @@ pub async fn close(database: &Database, of: Of, revision: i64) -> Result<bool, s
     Ok(done.rows_affected() == 1)
 }
 
-/// A person enabled the endpoint again: whatever was, it begins afresh.
+/// A person enabled the endpoint again, or sent it elsewhere: whatever was, it begins afresh.
 pub(crate) async fn start_afresh(
     tx: &mut Transaction<'static, Postgres>,
     tenant: TenantId,
