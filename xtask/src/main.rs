@@ -68,6 +68,7 @@ fn help(task: Option<&str>) -> &'static str {
     match task {
         Some("up") => up::HELP,
         Some("down") => down::HELP,
+        Some("bench") => bench::HELP,
         _ => USAGE,
     }
 }
@@ -75,8 +76,7 @@ fn help(task: Option<&str>) -> &'static str {
 fn run() -> Result<ExitCode> {
     let mut args = Args::from_command_line();
     let word = args.word();
-    // The bench has its own help.
-    if word.as_deref() != Some("bench") && args.asks_for_help() {
+    if args.asks_for_help() {
         say::tell(help(word.as_deref()));
         return Ok(ExitCode::SUCCESS);
     }

@@ -25,10 +25,12 @@ const QUERIES: &str = "posthorn_mutants";
 
 pub(crate) fn run(workspace: &Workspace, mut args: Args) -> Result<ExitCode> {
     let consent = Consent::new(args.flag("--yes"));
+    let names = args.rest();
+    let wanted = chosen(workspace, &names)?;
     let place = Place::of(workspace)?;
     let postgres = Postgres::ready(workspace, &place, consent)?;
     let cluster = Cluster::start(workspace, &place, &postgres, "mutants")?;
-    let count = check(workspace, &cluster, &args.rest())?;
+    let count = check(workspace, &cluster, &wanted)?;
     tell(format_args!(
         "{} mutants died, {} lived",
         count.passed, count.failed
@@ -40,23 +42,45 @@ pub(crate) fn run(workspace: &Workspace, mut args: Args) -> Result<ExitCode> {
     })
 }
 
-/// Tries the named mutants, or all.
-pub(crate) fn check(workspace: &Workspace, cluster: &Cluster, names: &[String]) -> Result<Count> {
+/// The patches whose names begin with one of these, or all.
+fn chosen(workspace: &Workspace, names: &[String]) -> Result<Vec<PathBuf>> {
+    let mut patches = patches(workspace)?;
+    for wanted in names {
+        if !patches
+            .iter()
+            .any(|patch| name_of(patch).starts_with(wanted.as_str()))
+        {
+            bail!("no patch of tests/mutants begins with `{wanted}`");
+        }
+    }
+    if !names.is_empty() {
+        patches.retain(|patch| {
+            let name = name_of(patch);
+            names.iter().any(|wanted| name.starts_with(wanted.as_str()))
+        });
+    }
+    Ok(patches)
+}
+
+fn name_of(patch: &Path) -> String {
+    let stem = patch.file_stem().unwrap_or_default();
+    stem.to_string_lossy().into_owned()
+}
+
+/// Tries these mutants.
+pub(crate) fn check(
+    workspace: &Workspace,
+    cluster: &Cluster,
+    patches: &[PathBuf],
+) -> Result<Count> {
     cluster.migrated(workspace, QUERIES)?;
     let copy = workspace.private()?.join("mutant");
     let mut count = Count::default();
-    for patch in patches(workspace)? {
-        let name = patch
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        if !names.is_empty() && !names.iter().any(|wanted| name.starts_with(wanted.as_str())) {
-            continue;
-        }
+    for patch in patches {
+        let name = name_of(patch);
         fresh_copy(workspace, &copy)?;
         let mut git = Command::new("git");
-        capture(git.current_dir(&copy).arg("apply").arg(&patch))
+        capture(git.current_dir(&copy).arg("apply").arg(patch))
             .with_context(|| format!("{name} no longer applies"))?;
         count += match killer(workspace, &copy, &name, cluster) {
             Ok(Some(test)) => {

@@ -150,7 +150,7 @@ fn deny(yard: &mut Yard<'_>) -> Result<Count> {
 fn mutated(yard: &mut Yard<'_>) -> Result<Count> {
     let workspace = yard.workspace;
     let cluster = yard.oldest()?;
-    mutants::check(workspace, cluster, &[])
+    mutants::check(workspace, cluster, &mutants::patches(workspace)?)
 }
 
 /// Runs tests with their output in a log, and takes the numbers from their own summaries.

@@ -13,6 +13,12 @@ use crate::workspace::{Workspace, write_private};
 
 const TENANT: &str = "Acme";
 
+// Names in `.posthorn/demo.env`.
+const TENANT_ID: &str = "POSTHORN_DEMO_TENANT";
+const KEY: &str = "POSTHORN_DEMO_KEY";
+const API: &str = "POSTHORN_DEMO_API";
+const RECEIVER: &str = "POSTHORN_DEMO_RECEIVER";
+
 /// What makes each endpoint worth a look.
 const ENDPOINTS: &[(&str, &str)] = &[
     ("ok", "Takes everything."),
@@ -58,15 +64,41 @@ pub(super) fn ready(
         Some(api) => api,
         None => make(workspace, server, port)?,
     };
+    note(
+        workspace,
+        &[
+            (API, &format!("http://127.0.0.1:{port}")),
+            (RECEIVER, &format!("http://127.0.0.1:{receiver}")),
+        ],
+    )?;
     endpoints(&api, receiver)?;
     Ok(Demo { api, made })
 }
 
 /// The demo's key, if it was made.
 pub(super) fn key(workspace: &Workspace) -> Option<String> {
-    let text = std::fs::read_to_string(workspace.join(".posthorn/demo.env")).ok()?;
-    text.lines()
-        .find_map(|line| Some(line.strip_prefix("POSTHORN_DEMO_KEY=")?.trim().to_owned()))
+    noted(workspace)
+        .lines()
+        .find_map(|line| Some(line.strip_prefix(KEY)?.strip_prefix('=')?.trim().to_owned()))
+}
+
+/// What is written down for whoever tries the demo by hand: a file for a shell to read.
+fn noted(workspace: &Workspace) -> String {
+    std::fs::read_to_string(workspace.join(".posthorn/demo.env")).unwrap_or_default()
+}
+
+/// Writes these names down, in place of what they said before.
+fn note(workspace: &Workspace, values: &[(&str, &str)]) -> Result<()> {
+    let is_new = |line: &&str| {
+        let name = line.split_once('=').map_or(*line, |(name, _)| name);
+        values.iter().all(|(new, _)| *new != name)
+    };
+    let before = noted(workspace);
+    let kept = before.lines().filter(is_new).map(str::to_owned);
+    let new = values.iter().map(|(name, value)| format!("{name}={value}"));
+    let lines: Vec<_> = kept.chain(new).collect();
+    let text = format!("{}\n", lines.join("\n"));
+    write_private(&workspace.private()?.join("demo.env"), &text)
 }
 
 /// A key of data that was since deleted is unknown.
@@ -80,8 +112,7 @@ fn make(workspace: &Workspace, server: &Server, port: u16) -> Result<Api> {
     let tenant = text(&tenant, "id")?;
     let key = server.ask(&["key", "create", "--tenant", &tenant, "--name", "demo"])?;
     let key = text(&key, "key")?;
-    let note = format!("POSTHORN_DEMO_TENANT={tenant}\nPOSTHORN_DEMO_KEY={key}\n");
-    write_private(&workspace.private()?.join("demo.env"), &note)?;
+    note(workspace, &[(TENANT_ID, &tenant), (KEY, &key)])?;
     let api = Api::new(port, Some(key));
     // It was made by another process; the server looks for such changes four times a second.
     if !wait_until(Duration::from_secs(10), || is_known(&api)) {
