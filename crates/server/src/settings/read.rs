@@ -9,8 +9,8 @@ use posthorn_domain::address::EgressPolicy;
 use posthorn_domain::retention::{Days, Retention};
 use posthorn_domain::seal::KeyRing;
 use posthorn_egress::{EgressOptions, ForwardProxy, NameServers};
+use posthorn_store::migrate::Login;
 use secrecy::SecretString;
-use tracing_subscriber::EnvFilter;
 
 use super::environment::Environment;
 use super::layers::{Flags, Layers, SettingsError};
@@ -144,10 +144,18 @@ impl Layers {
                 );
                 None
             }
-            (Some(url), None) => Some(DatabaseSettings::Given {
-                url: SecretString::from(url.text),
-                migrate_url: migrate_url.map(|given| SecretString::from(given.text)),
-            }),
+            (Some(url), None) => {
+                for given in [Some(&url), migrate_url.as_ref()].into_iter().flatten() {
+                    let login = Login::from_url(&SecretString::from(given.text.clone()));
+                    if let Err(error) = login {
+                        self.problem(format!("{}: {error}", given.origin));
+                    }
+                }
+                Some(DatabaseSettings::Given {
+                    url: SecretString::from(url.text),
+                    migrate_url: migrate_url.map(|given| SecretString::from(given.text)),
+                })
+            }
             (None, Some(manager)) => {
                 if switch.is_some() && !wants_managed {
                     self.problem(format!(
@@ -213,9 +221,7 @@ impl Layers {
 
     fn log(&mut self) -> LogSettings {
         let filter = self.take("log", DEFAULT_LOG.to_owned(), |text| {
-            EnvFilter::try_new(text)
-                .map(|_| text.to_owned())
-                .map_err(|error| error.to_string())
+            value::log_filter(text).map(|()| text.to_owned())
         });
         let format = self.take("log_format", LogFormat::Text, |text| match text {
             "text" => Ok(LogFormat::Text),

@@ -207,6 +207,53 @@ fn an_empty_variable_is_not_given() {
 }
 
 #[test]
+fn what_is_logged_is_levels_and_parts_with_levels() {
+    for good in [
+        "info",
+        "WARN",
+        "off",
+        "info,posthorn_worker=debug",
+        "posthorn_store=off, error",
+    ] {
+        assert!(read_with_base(&[("POSTHORN_LOG", good)]).is_ok(), "{good}");
+    }
+    for (bad, word) in [
+        ("loud", "loud"),
+        ("info,posthorn_worker", "posthorn_worker"),
+        ("info=loud", ""),
+    ] {
+        let error = read_with_base(&[("POSTHORN_LOG", bad)])
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(
+            error.contains("POSTHORN_LOG") && error.contains(word),
+            "{error}"
+        );
+    }
+}
+
+/// Refused when settings are read, so that looking at them says what starting would; and nothing of it is shown (INV-10).
+#[test]
+fn a_database_that_is_none_is_refused_and_not_shown() {
+    for url in [
+        "mysql://user:canary@host/database",
+        "nonsense",
+        "canary",
+        "postgres://user:canary@[host/database",
+    ] {
+        let error = read_with_base(&[("DATABASE_URL", url)])
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(
+            error.contains("DATABASE_URL") && !error.contains("canary"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn contradictions_name_both() {
     for (variables, names) in [
         (

@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::Read as _;
 use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr as _;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -11,6 +12,8 @@ use posthorn_domain::address::Place;
 use posthorn_domain::limits;
 use posthorn_domain::url::EndpointUrl;
 use posthorn_egress::NameServers;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 use url::{Host, Url};
 
 /// The address under which people and programs reach the server: an origin, without a path.
@@ -67,6 +70,23 @@ impl PublicUrl {
 impl fmt::Display for PublicUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.origin)
+    }
+}
+
+/// Whether a text says what is logged: levels, and levels of parts of the program.
+pub(super) fn log_filter(text: &str) -> Result<(), String> {
+    EnvFilter::try_new(text).map_err(|error| error.to_string())?;
+    // By itself a word that is no level would mean a part of the program, and nothing of the others would be logged.
+    let word = text
+        .split(',')
+        .map(str::trim)
+        .find(|word| !word.contains(['=', '[']) && LevelFilter::from_str(word).is_err());
+    match word {
+        None => Ok(()),
+        Some(word) => Err(format!(
+            "`{word}` is no level: error, warn, info, debug, trace or off, or a part of the program and its level, such as \
+             posthorn_worker=debug"
+        )),
     }
 }
 
