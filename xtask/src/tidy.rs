@@ -59,6 +59,9 @@ const RULES: &[(&str, Rule)] = &[
     ("queries that are not checked say why", |house| {
         Ok(layout::unchecked_sql(house))
     }),
+    ("the database's errors are told in one place", |house| {
+        Ok(layout::driver_errors(house))
+    }),
     ("each promise is cited by code and by test", promises::check),
     ("each mutant still applies", promises::mutants_apply),
     ("each row of the contract has its tests", contract::check),

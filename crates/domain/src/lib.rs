@@ -16,6 +16,7 @@ pub mod circuit;
 pub mod compat;
 mod crockford;
 pub mod delivery;
+pub mod discreet;
 pub mod endpoint;
 pub mod event_type;
 pub mod header;

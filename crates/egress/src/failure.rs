@@ -3,7 +3,7 @@
 
 use std::{error::Error, io, net::SocketAddr, time::Duration};
 
-use posthorn_domain::{delivery::ErrorKind, limits};
+use posthorn_domain::{delivery::ErrorKind, discreet::without_urls, limits};
 
 use crate::{connect::ConnectError, tls, vet::VetError};
 
@@ -42,10 +42,11 @@ impl SendFailure {
         }
     }
 
+    /// The one place where what a library says becomes words: should there be a URL in them, only its host is told (INV-10).
     pub(crate) fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
         Self {
             kind,
-            detail: detail.into(),
+            detail: without_urls(&detail.into()).into_owned(),
             remote_address: None,
         }
     }

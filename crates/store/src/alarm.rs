@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use crate::database::Database;
+use crate::database::{Database, DatabaseError};
 
 /// How the database stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct Standing {
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn standing(database: &Database) -> Result<Standing, sqlx::Error> {
+pub async fn standing(database: &Database) -> Result<Standing, DatabaseError> {
     let row = sqlx::query!(
         r#"SELECT pins.xmin::text::bigint AS "pinned?", coalesce(age(pins.xmin), 0)::bigint AS "pinned_age!",
                   pg_stat_get_live_tuples('pending'::regclass) AS "pending!",

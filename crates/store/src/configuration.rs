@@ -27,7 +27,7 @@ use posthorn_domain::signature_headers::SignatureHeaders;
 use posthorn_domain::url::EndpointUrl;
 use tokio::sync::Mutex;
 
-use crate::database::Database;
+use crate::database::{Database, DatabaseError};
 
 pub(crate) use self::load::{associated_data, compat_data};
 
@@ -257,7 +257,7 @@ impl ConfigCache {
     ///
     /// # Errors
     /// When the database does not answer; the present snapshot stays.
-    pub async fn refresh(&self) -> Result<i64, sqlx::Error> {
+    pub async fn refresh(&self) -> Result<i64, DatabaseError> {
         let _one = self.inner.loading.lock().await;
         let present = self.snapshot();
         let newer = load::newer(&self.inner.database, &self.inner.ring, &present).await?;
@@ -268,7 +268,7 @@ impl ConfigCache {
     ///
     /// # Errors
     /// When the database does not answer; the present snapshot stays.
-    pub async fn reload(&self) -> Result<i64, sqlx::Error> {
+    pub async fn reload(&self) -> Result<i64, DatabaseError> {
         let _one = self.inner.loading.lock().await;
         let all = load::all(&self.inner.database, &self.inner.ring).await?;
         Ok(self.keep(-1, Some(all)))

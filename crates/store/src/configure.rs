@@ -26,6 +26,7 @@ use posthorn_domain::rate::RateLimitError;
 use sqlx::PgConnection;
 pub use tenant::{NewTenant, Tenant, create_tenant, tenants};
 
+use crate::database;
 use crate::read::DatabaseError;
 
 /// Why a change was not made. Nothing was changed.
@@ -75,12 +76,9 @@ pub enum ConfigureError {
     Json(#[from] serde_json::Error),
 }
 
-impl From<sqlx::Error> for ConfigureError {
-    fn from(error: sqlx::Error) -> Self {
-        let constraint = error
-            .as_database_error()
-            .and_then(|error| error.constraint());
-        if constraint == Some("endpoint_uid_is_unique") {
+impl From<database::DatabaseError> for ConfigureError {
+    fn from(error: database::DatabaseError) -> Self {
+        if error.constraint() == Some("endpoint_uid_is_unique") {
             Self::UidTaken
         } else {
             Self::Database(error.into())
@@ -88,9 +86,14 @@ impl From<sqlx::Error> for ConfigureError {
     }
 }
 
+crate::database::from_driver!(ConfigureError);
+
 /// Raises the version of the configuration, for a change of `tenant`. Changes queue up behind the one row,
 /// so that whoever reads version `seq` also sees every change below it; call it as late as may be.
-async fn raise(connection: &mut PgConnection, tenant: TenantId) -> Result<i64, sqlx::Error> {
+async fn raise(
+    connection: &mut PgConnection,
+    tenant: TenantId,
+) -> Result<i64, database::DatabaseError> {
     let seq = sqlx::query_scalar!("UPDATE config_head SET seq = seq + 1 RETURNING seq")
         .fetch_one(&mut *connection)
         .await?;

@@ -7,6 +7,7 @@
 
 mod answered;
 mod bounded;
+mod error;
 mod pool;
 
 use std::time::Duration;
@@ -20,11 +21,10 @@ use sqlx::{
 
 pub use self::answered::{answered, unanswered};
 pub(crate) use self::bounded::{Bounded, BoundedConnection, BoundedTransaction};
+pub use self::error::DatabaseError;
+pub(crate) use self::error::from_driver;
 use self::pool::pool;
 use crate::scope::TenantScope;
-
-/// What PostgreSQL or the way to it said.
-pub use sqlx::Error as DatabaseError;
 
 /// Connections of the due timer and of the sweep over parked rows.
 const SCANS: u32 = 2;
@@ -38,7 +38,7 @@ const BY_INDEX_ORDER: [(&str, &str); 3] = [
 ];
 
 /// How to reach the database.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct DatabaseOptions {
     /// Host or socket, login, database.
     pub connect: PgConnectOptions,
@@ -51,7 +51,7 @@ pub struct DatabaseOptions {
 }
 
 /// A reachable database: two pools and the way to dedicated connections. Cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Database {
     system: PgPool,
     tenant: PgPool,
@@ -101,7 +101,7 @@ impl Database {
     pub async fn tenant_tx(
         &self,
         scope: &TenantScope,
-    ) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
+    ) -> Result<Transaction<'static, Postgres>, DatabaseError> {
         let mut tx = self.tenant.begin().await?;
         sqlx::query!(
             "SELECT set_config('role', 'posthorn_tenant', true) AS role, set_config('posthorn.tenant', $1, true) AS tenant",
@@ -118,8 +118,8 @@ impl Database {
     }
 
     /// Begins a transaction of the engine, for steps that are bounded as a whole.
-    pub(crate) async fn system_tx(&self) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
-        self.system.begin().await
+    pub(crate) async fn system_tx(&self) -> Result<Transaction<'static, Postgres>, DatabaseError> {
+        Ok(self.system.begin().await?)
     }
 
     /// For one statement on the lease's own connection, acting as `posthorn_system`: whatever else is going on, a lease is
@@ -129,8 +129,8 @@ impl Database {
     }
 
     /// Begins a transaction on that connection, for steps that are bounded as a whole.
-    pub(crate) async fn lease_tx(&self) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
-        self.lease.begin().await
+    pub(crate) async fn lease_tx(&self) -> Result<Transaction<'static, Postgres>, DatabaseError> {
+        Ok(self.lease.begin().await?)
     }
 
     /// For looking through `pending` by the clock: whatever else is going on, what is due is found in time.
@@ -140,17 +140,17 @@ impl Database {
 
     /// A connection outside the pools, acting as `posthorn_system`, for long work of many statements: recovery's and
     /// housekeeping's own.
-    pub(crate) async fn dedicated_bounded(&self) -> Result<BoundedConnection, sqlx::Error> {
+    pub(crate) async fn dedicated_bounded(&self) -> Result<BoundedConnection, DatabaseError> {
         self.dedicated().await.map(BoundedConnection::new)
     }
 
     /// A connection outside the pools, acting as `posthorn_system`: the batcher's, the recorder's, the sender's own, who bound
     /// each of their steps as a whole.
-    pub(crate) async fn dedicated(&self) -> Result<PgConnection, sqlx::Error> {
+    pub(crate) async fn dedicated(&self) -> Result<PgConnection, DatabaseError> {
         answered(limits::DATABASE_WAIT, self.enter_dedicated()).await
     }
 
-    async fn enter_dedicated(&self) -> Result<PgConnection, sqlx::Error> {
+    async fn enter_dedicated(&self) -> Result<PgConnection, DatabaseError> {
         let mut connection = self.connect.connect().await?;
         enter(
             &mut connection,
@@ -172,9 +172,9 @@ impl Database {
     ///
     /// # Errors
     /// The error of the connection.
-    pub async fn ping(&self) -> Result<(), sqlx::Error> {
+    pub async fn ping(&self) -> Result<(), DatabaseError> {
         let mut connection = self.system.acquire().await?;
-        connection.ping().await
+        Ok(connection.ping().await?)
     }
 
     /// Closes the pools, letting statements under way end; not those that nobody answers.

@@ -5,7 +5,7 @@
 use posthorn_domain::endpoint::StateCause;
 use posthorn_domain::id::{EndpointId, TenantId};
 
-use crate::database::Database;
+use crate::database::{Database, DatabaseError};
 
 /// Disables an endpoint, if it still is the version that was asked: an endpoint whose URL was changed meanwhile did not say
 /// anything yet. Answers whether it was disabled.
@@ -18,7 +18,7 @@ pub async fn disable(
     endpoint: EndpointId,
     config_seq: i64,
     cause: StateCause,
-) -> Result<bool, sqlx::Error> {
+) -> Result<bool, DatabaseError> {
     let mut tx = database.system_tx().await?;
     // Changes of configuration take this row last of all, so the endpoint's own comes first here, too.
     let found = sqlx::query!(

@@ -18,7 +18,7 @@ use posthorn_domain::id::{EndpointId, TenantId};
 use posthorn_domain::limits;
 use tokio::sync::Mutex;
 
-use crate::database::Database;
+use crate::database::{Database, DatabaseError};
 
 pub(crate) use self::change::start_afresh;
 pub use self::change::{Opening, Probed, close, floor, forget, open, probed, ramp, reopen};
@@ -136,7 +136,7 @@ impl HealthCache {
     ///
     /// # Errors
     /// When the database does not answer; the present snapshot stays.
-    pub async fn refresh(&self) -> Result<(), sqlx::Error> {
+    pub async fn refresh(&self) -> Result<(), DatabaseError> {
         let _one = self.inner.reading.lock().await;
         let present = self.snapshot();
         let since = present.read_at.map(|at| at - delta(limits::HEALTH_OVERLAP));
@@ -179,7 +179,7 @@ type Changed = Vec<((TenantId, EndpointId), Health)>;
 async fn read(
     database: &Database,
     since: Option<DateTime<Utc>>,
-) -> Result<(DateTime<Utc>, Changed), sqlx::Error> {
+) -> Result<(DateTime<Utc>, Changed), DatabaseError> {
     let rows = sqlx::query!(
         r#"SELECT clock.now AS "now!", s.tenant_id AS "tenant_id?", s.endpoint_id AS "endpoint_id?", s.revision AS "revision?",
                   s.retry_after, s.circuit AS "circuit?", s.opened_at, s.probes AS "probes?", s.next_probe_at

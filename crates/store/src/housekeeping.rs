@@ -28,7 +28,7 @@ mod trim;
 
 use posthorn_domain::limits;
 
-use crate::database::{BoundedConnection, BoundedTransaction, Database};
+use crate::database::{BoundedConnection, BoundedTransaction, Database, DatabaseError};
 
 pub use self::floor::Floor;
 pub use self::keep::Kept;
@@ -51,7 +51,7 @@ pub enum Turn {
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn take(database: &Database, holder: i64) -> Result<Turn, sqlx::Error> {
+pub async fn take(database: &Database, holder: i64) -> Result<Turn, DatabaseError> {
     let due = sqlx::query_scalar!(
         r#"UPDATE housekeeping SET holder = $1, held_until = now() + make_interval(secs => $2)
            WHERE held_until <= now() OR holder = $1
@@ -73,7 +73,7 @@ pub async fn take(database: &Database, holder: i64) -> Result<Turn, sqlx::Error>
 ///
 /// # Errors
 /// When the database does not answer; then it ends by itself.
-pub async fn give_back(database: &Database, holder: i64) -> Result<(), sqlx::Error> {
+pub async fn give_back(database: &Database, holder: i64) -> Result<(), DatabaseError> {
     sqlx::query!(
         "UPDATE housekeeping SET held_until = now() WHERE holder = $1",
         holder
@@ -87,7 +87,7 @@ pub async fn give_back(database: &Database, holder: i64) -> Result<(), sqlx::Err
 ///
 /// # Errors
 /// When the database does not answer; then the next round comes sooner.
-pub async fn finished(database: &Database, holder: i64) -> Result<bool, sqlx::Error> {
+pub async fn finished(database: &Database, holder: i64) -> Result<bool, DatabaseError> {
     let done = sqlx::query!(
         "UPDATE housekeeping SET finished_at = now() WHERE holder = $1",
         holder
@@ -107,7 +107,7 @@ impl Housekeeper {
     ///
     /// # Errors
     /// When no connection can be had in time.
-    pub async fn connect(database: &Database) -> Result<Self, sqlx::Error> {
+    pub async fn connect(database: &Database) -> Result<Self, DatabaseError> {
         let connection = database.dedicated_bounded().await?;
         Ok(Self { connection })
     }
@@ -121,7 +121,7 @@ impl Housekeeper {
 ///
 /// While this waits for those who are inside, the others wait behind it: no longer than [`limits::GATE_WAIT`]. Another node's
 /// housekeeping is waited for before that, where nobody waits behind.
-async fn close_gate(tx: &mut BoundedTransaction<'_>) -> Result<(), sqlx::Error> {
+async fn close_gate(tx: &mut BoundedTransaction<'_>) -> Result<(), DatabaseError> {
     sqlx::query!("SELECT pg_advisory_xact_lock(hashtext('posthorn_gatekeeper'))")
         .execute(tx.bounded())
         .await?;

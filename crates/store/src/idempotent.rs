@@ -20,7 +20,7 @@ use sqlx::{Postgres, Transaction};
 use uuid::Uuid;
 
 use crate::configure::Sealer;
-use crate::database::Database;
+use crate::database::{self, Database};
 use crate::read::DatabaseError;
 use crate::scope::TenantScope;
 
@@ -38,11 +38,13 @@ pub enum IdempotentError {
     Headers(#[from] serde_json::Error),
 }
 
-impl From<sqlx::Error> for IdempotentError {
-    fn from(error: sqlx::Error) -> Self {
+impl From<database::DatabaseError> for IdempotentError {
+    fn from(error: database::DatabaseError) -> Self {
         Self::Database(error.into())
     }
 }
+
+crate::database::from_driver!(IdempotentError);
 
 /// A request with a key.
 #[derive(Clone, Debug)]
@@ -158,7 +160,7 @@ async fn take(
     tx: &mut Transaction<'static, Postgres>,
     request: &KeyedRequest,
     number: i64,
-) -> Result<bool, sqlx::Error> {
+) -> Result<bool, database::DatabaseError> {
     let hit = sqlx::query!(
         "INSERT INTO idempotent_answers AS a (tenant_id, route, key, claim, body_hash, running_until, expires_at)
          VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $6), now() + make_interval(secs => $7))
@@ -190,7 +192,7 @@ struct Held {
 async fn held(
     tx: &mut Transaction<'static, Postgres>,
     request: &KeyedRequest,
-) -> Result<Option<Held>, sqlx::Error> {
+) -> Result<Option<Held>, database::DatabaseError> {
     sqlx::query_as!(
         Held,
         "SELECT body_hash, status, key_id, sealed FROM idempotent_answers
@@ -201,6 +203,7 @@ async fn held(
     )
     .fetch_optional(&mut **tx)
     .await
+    .map_err(database::DatabaseError::from)
 }
 
 impl Held {

@@ -9,7 +9,7 @@ use posthorn_domain::id::{EventId, NodeId};
 use posthorn_domain::limits;
 use sqlx::{Postgres, Transaction};
 
-use crate::database::Database;
+use crate::database::{Database, DatabaseError};
 use crate::stream::Sending;
 
 /// The lane of small events. Each lane has a row of `streams` as its fence.
@@ -32,10 +32,11 @@ pub struct Renewal {
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn database_time(database: &Database) -> Result<DateTime<Utc>, sqlx::Error> {
+pub async fn database_time(database: &Database) -> Result<DateTime<Utc>, DatabaseError> {
     sqlx::query_scalar!(r#"SELECT clock_timestamp() AS "now!""#)
         .fetch_one(database.lease())
         .await
+        .map_err(DatabaseError::from)
 }
 
 /// Opens a stream with its first lease and watermark, and tells which master keys its node has, the one that seals first.
@@ -50,7 +51,7 @@ pub async fn open(
     watermark: EventId,
     sending: Sending,
     master_keys: &[String],
-) -> Result<(), sqlx::Error> {
+) -> Result<(), DatabaseError> {
     let mut tx = database.lease_tx().await?;
     sqlx::query!(
         "INSERT INTO nodes (stream, node, name, state, lease_until, watermark, sends, master_keys)
@@ -72,7 +73,7 @@ pub async fn open(
     )
     .execute(&mut *tx)
     .await?;
-    tx.commit().await
+    Ok(tx.commit().await?)
 }
 
 /// Renews a stream's lease and raises its watermark. A lapsed lease may still be renewed; a closed stream may not.
@@ -84,7 +85,7 @@ pub async fn renew(
     stream: i64,
     watermark: EventId,
     sending: Sending,
-) -> Result<Renewal, sqlx::Error> {
+) -> Result<Renewal, DatabaseError> {
     sqlx::query_as!(
         Renewal,
         r#"WITH mine AS (
@@ -105,6 +106,7 @@ pub async fn renew(
     )
     .fetch_one(database.lease())
     .await
+    .map_err(DatabaseError::from)
 }
 
 /// Closes a stream whose lease has lapsed: afterwards no flush of it is under way and none can commit.
@@ -113,7 +115,7 @@ pub async fn renew(
 /// # Errors
 /// When the database does not answer, or a flush held the fence for longer than the lock timeout; tried
 /// again at the next renewal.
-pub async fn close_lapsed(database: &Database, stream: i64) -> Result<bool, sqlx::Error> {
+pub async fn close_lapsed(database: &Database, stream: i64) -> Result<bool, DatabaseError> {
     let mut tx = database.lease_tx().await?;
     give_way(&mut tx).await?;
     let closed = sqlx::query!(
@@ -143,7 +145,7 @@ pub async fn close_lapsed(database: &Database, stream: i64) -> Result<bool, sqlx
 }
 
 /// What is asked for beside a renewal must not keep the next one waiting: a lock that another holds is left to it.
-pub(crate) async fn give_way(tx: &mut Transaction<'_, Postgres>) -> Result<(), sqlx::Error> {
+pub(crate) async fn give_way(tx: &mut Transaction<'_, Postgres>) -> Result<(), DatabaseError> {
     sqlx::query!(
         "SELECT set_config('lock_timeout', $1, true) AS wait",
         format!("{}ms", limits::SHARING_LOCK_WAIT.as_millis()),
@@ -162,7 +164,7 @@ pub async fn leave(
     stream: i64,
     watermark: EventId,
     nothing_open: bool,
-) -> Result<(), sqlx::Error> {
+) -> Result<(), DatabaseError> {
     let state = if nothing_open { "recovered" } else { "closed" };
     let mut tx = database.lease_tx().await?;
     // First the node's row, then its lanes', as whoever closes a lapsed stream does.
@@ -189,15 +191,16 @@ pub async fn leave(
     sqlx::query!("UPDATE shards SET owner = NULL WHERE owner = $1", stream)
         .execute(&mut *tx)
         .await?;
-    tx.commit().await
+    Ok(tx.commit().await?)
 }
 
 /// Streams that are closed and not recovered yet.
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn to_recover(database: &Database) -> Result<Vec<i64>, sqlx::Error> {
+pub async fn to_recover(database: &Database) -> Result<Vec<i64>, DatabaseError> {
     sqlx::query_scalar!("SELECT stream FROM nodes WHERE state = 'closed' ORDER BY stream")
         .fetch_all(database.system())
         .await
+        .map_err(DatabaseError::from)
 }

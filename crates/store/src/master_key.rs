@@ -6,7 +6,7 @@
 use posthorn_domain::seal::{KeyRing, SealError};
 use sqlx::PgConnection;
 
-use crate::database::Database;
+use crate::database::{Database, DatabaseError};
 use crate::migrate::{Login, MigrateError};
 
 /// What is sealed: nothing secret.
@@ -44,11 +44,13 @@ pub enum MasterKeyError {
     Seal(#[from] SealError),
 }
 
-impl From<sqlx::Error> for MasterKeyError {
-    fn from(error: sqlx::Error) -> Self {
+impl From<DatabaseError> for MasterKeyError {
+    fn from(error: DatabaseError) -> Self {
         Self::Database(error.into())
     }
 }
+
+crate::database::from_driver!(MasterKeyError);
 
 /// The ids of the keys that sealed something here.
 ///

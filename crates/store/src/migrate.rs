@@ -23,6 +23,7 @@ pub use roles::roles_sql;
 pub use standing::{Answer, Pending, Standing, answers, inspect};
 
 use crate::clock::Clock;
+use crate::database::DatabaseError;
 use crate::partitions::DAYS_AHEAD;
 
 /// The schema, as compiled in.
@@ -106,26 +107,19 @@ async fn run_migrations(connection: &mut PgConnection) -> Result<(), MigrateErro
     let wait = format!("SET lock_timeout = '{wait}ms'");
     connection.execute(AssertSqlSafe(wait)).await?;
     for _ in 1..limits::MIGRATION_LOOKS {
-        match MIGRATOR.run(&mut *connection).await {
-            Err(error) if waited_for_a_lock(&error) => {
+        match run_them(&mut *connection).await {
+            Err(MigrateError::InUse(error)) => {
                 tracing::warn!(%error, "a table that a migration changes is in use: trying again");
                 clock.sleep(limits::MIGRATION_PAUSE).await;
             }
-            ended => return ended.map_err(said_plainly),
+            ended => return ended,
         }
     }
-    MIGRATOR.run(&mut *connection).await.map_err(said_plainly)
+    run_them(connection).await
 }
 
-fn waited_for_a_lock(error: &SqlxMigrateError) -> bool {
-    let (SqlxMigrateError::Execute(error) | SqlxMigrateError::ExecuteMigration(error, _)) = error
-    else {
-        return false;
-    };
-    let code = error
-        .as_database_error()
-        .and_then(sqlx::error::DatabaseError::code);
-    code.as_deref() == Some(LOCK_NOT_AVAILABLE)
+async fn run_them(connection: &mut PgConnection) -> Result<(), MigrateError> {
+    MIGRATOR.run(connection).await.map_err(said_plainly)
 }
 
 /// Makes the leaves from yesterday to a week ahead, as the owner.
@@ -143,6 +137,7 @@ async fn make_leaves(connection: &mut PgConnection) -> Result<(), MigrateError> 
         match made {
             Ok(_) => {}
             Err(error) if ahead != 0 => {
+                let error = DatabaseError::from(error);
                 tracing::warn!(ahead, %error, "a day's partitions could not be made yet");
             }
             Err(error) => return Err(error.into()),
@@ -201,7 +196,13 @@ fn said_plainly(error: SqlxMigrateError) -> MigrateError {
     match error {
         SqlxMigrateError::VersionMissing(version) => MigrateError::NewerDatabase { version },
         SqlxMigrateError::VersionMismatch(version) => MigrateError::Changed { version },
-        locked if waited_for_a_lock(&locked) => MigrateError::InUse(Box::new(locked)),
-        other => MigrateError::Migration(Box::new(other)),
+        other => {
+            let error = DatabaseError::from(other);
+            if error.code() == Some(LOCK_NOT_AVAILABLE) {
+                MigrateError::InUse(error)
+            } else {
+                MigrateError::Migration(error)
+            }
+        }
     }
 }

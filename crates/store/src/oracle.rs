@@ -6,7 +6,7 @@
 
 use posthorn_domain::id::{DeliveryId, EndpointId, EventId};
 
-use crate::database::Database;
+use crate::database::{Database, DatabaseError};
 
 /// Deliveries at or below the watermark of their stream (or of a recovered stream, or one that housekeeping has forgotten
 /// since, wherever they stand) without a success, verdict, pending row, dead letter or deleted endpoint. At most `limit`;
@@ -15,7 +15,7 @@ use crate::database::Database;
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn lost(database: &Database, limit: i64) -> Result<Vec<DeliveryId>, sqlx::Error> {
+pub async fn lost(database: &Database, limit: i64) -> Result<Vec<DeliveryId>, DatabaseError> {
     let mut tx = database.system_tx().await?;
     // Asked by hand, of however large a log.
     sqlx::query!("SET LOCAL statement_timeout = '10min'")

@@ -2,7 +2,7 @@
 
 use chrono::{Days, NaiveDate};
 
-use crate::database::Database;
+use crate::database::{Database, DatabaseError};
 
 /// Days ahead of today for which leaves are made.
 pub const DAYS_AHEAD: u64 = 7;
@@ -12,7 +12,7 @@ pub const DAYS_AHEAD: u64 = 7;
 /// # Errors
 /// When the database does not answer, or a reader of the parents was in the way for longer than the lock
 /// timeout; it is tried again later.
-pub async fn make_ahead(database: &Database) -> Result<usize, sqlx::Error> {
+pub async fn make_ahead(database: &Database) -> Result<usize, DatabaseError> {
     let today = today(database).await?;
     let first = today.checked_sub_days(Days::new(1)).unwrap_or(today);
     let mut made = 0;
@@ -32,7 +32,7 @@ pub async fn make_ahead(database: &Database) -> Result<usize, sqlx::Error> {
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn days_ready(database: &Database) -> Result<u64, sqlx::Error> {
+pub async fn days_ready(database: &Database) -> Result<u64, DatabaseError> {
     let ready = sqlx::query_scalar!(
         r#"SELECT coalesce(min(ahead), 64) AS "ready!"
            FROM (SELECT ahead, (now() AT TIME ZONE 'UTC')::date + ahead AS day FROM generate_series(0, 63) AS ahead) AS days
@@ -44,8 +44,9 @@ pub async fn days_ready(database: &Database) -> Result<u64, sqlx::Error> {
     Ok(u64::try_from(ready).unwrap_or(0))
 }
 
-async fn today(database: &Database) -> Result<NaiveDate, sqlx::Error> {
+async fn today(database: &Database) -> Result<NaiveDate, DatabaseError> {
     sqlx::query_scalar!(r#"SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date AS "today!""#)
         .fetch_one(database.system())
         .await
+        .map_err(DatabaseError::from)
 }

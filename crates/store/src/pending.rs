@@ -12,7 +12,7 @@ use posthorn_domain::delivery::Why;
 use posthorn_domain::id::{EndpointId, EventId, TenantId};
 use posthorn_domain::limits;
 
-use crate::database::Database;
+use crate::database::{Database, DatabaseError};
 use crate::record::DeliveryKey;
 
 pub use self::load::{Load, Loaded, PendingReader};
@@ -49,7 +49,7 @@ pub async fn scan(
     shards: &[(i16, DateTime<Utc>)],
     per_shard: usize,
     limit: usize,
-) -> Result<Vec<Due>, sqlx::Error> {
+) -> Result<Vec<Due>, DatabaseError> {
     let (shards, after): (Vec<i16>, Vec<DateTime<Utc>>) = shards.iter().copied().unzip();
     // Not ordered as a whole, for that would have to read everything first.
     let rows = sqlx::query!(
@@ -91,7 +91,7 @@ pub async fn scan(
 pub async fn asked_for(
     database: &Database,
     of: ParkedEndpoint,
-) -> Result<Option<Due>, sqlx::Error> {
+) -> Result<Option<Due>, DatabaseError> {
     let row = sqlx::query!(
         r#"SELECT event_id, n, due AS "due!" FROM pending
            WHERE shard = $3 AND tenant_id = $1 AND endpoint_id = $2 AND due <= now() AND why = 'replay' AND replay_id IS NULL
@@ -125,7 +125,7 @@ pub async fn park_due(
     endpoint: EndpointId,
     why: Why,
     sending: &[EventId],
-) -> Result<u64, sqlx::Error> {
+) -> Result<u64, DatabaseError> {
     let sending: Vec<_> = sending.iter().map(|event| event.uuid()).collect();
     let parked = sqlx::query!(
         // By their places, as all that changes many rows of an endpoint: see `sweep`.

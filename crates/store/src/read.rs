@@ -31,22 +31,26 @@ pub(crate) use health::add_health;
 pub use health::{EndpointHealth, HealthStatus};
 pub use page::{Edge, Order, Page, PageKey, Slice};
 
+use crate::database;
+
 /// Why a statement gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
     /// The database is away, overloaded or going down; the same call may succeed soon.
     #[error("the database is unavailable")]
-    Unavailable(#[source] sqlx::Error),
+    Unavailable(#[source] database::DatabaseError),
     /// The statement failed, and would again.
     #[error("a statement failed: {0}")]
-    Failed(#[source] sqlx::Error),
+    Failed(#[source] database::DatabaseError),
     /// A row holds what this program does not understand; the text says which part.
     #[error("a row cannot be read: {0}")]
     Unreadable(&'static str),
 }
 
-impl From<sqlx::Error> for DatabaseError {
-    fn from(error: sqlx::Error) -> Self {
+database::from_driver!(DatabaseError);
+
+impl From<database::DatabaseError> for DatabaseError {
+    fn from(error: database::DatabaseError) -> Self {
         if passes(&error) {
             Self::Unavailable(error)
         } else {
@@ -57,22 +61,14 @@ impl From<sqlx::Error> for DatabaseError {
 
 /// Whether an error is of the kind that passes: no connection, no room, no lock in time, a cluster on its way
 /// down or up. Everything else is ours.
-fn passes(error: &sqlx::Error) -> bool {
-    match error {
-        sqlx::Error::Io(_)
-        | sqlx::Error::Tls(_)
-        | sqlx::Error::Protocol(_)
-        | sqlx::Error::PoolTimedOut
-        | sqlx::Error::PoolClosed
-        | sqlx::Error::WorkerCrashed => true,
-        sqlx::Error::Database(error) => error.code().is_some_and(|code| {
-            // Connection, resources, operator's intervention, serialization and deadlock; lock timeout; read-only standby.
-            ["08", "53", "57", "40"]
-                .iter()
-                .any(|class| code.starts_with(class))
-                || code == "55P03"
-                || code == "25006"
-        }),
-        _ => false,
-    }
+fn passes(error: &database::DatabaseError) -> bool {
+    let Some(code) = error.code() else {
+        return error.is_of_the_way();
+    };
+    // Connection, resources, operator's intervention, serialization and deadlock; lock timeout; read-only standby.
+    ["08", "53", "57", "40"]
+        .iter()
+        .any(|class| code.starts_with(class))
+        || code == "55P03"
+        || code == "25006"
 }

@@ -12,37 +12,33 @@ mod apply;
 mod fact;
 
 use posthorn_domain::limits;
-use sqlx::postgres::{PgDatabaseError, PgSeverity};
+use sqlx::postgres::PgDatabaseError;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 
 use self::apply::Sending;
 pub use self::fact::{
     Attempt, AttemptError, Consequence, DeliveryKey, Fact, KeptResponse, Parked, Retry, Source,
 };
-use crate::database::{Database, answered};
+use crate::database::{Database, DatabaseError, answered};
 
 /// Why a batch is not on record.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// Nothing was recorded, and the fault is in a row's data: each alone will tell which.
     #[error("the database refused a result")]
-    Refused(#[source] sqlx::Error),
+    Refused(#[source] DatabaseError),
     /// Nothing was recorded, for another transaction holds rows that some of the facts are about, or the gate of retention: the
     /// others alone will go on record.
     #[error("another transaction holds what results are about")]
-    Locked(#[source] sqlx::Error),
+    Locked(#[source] DatabaseError),
     /// It may have been recorded: to be sent again, unchanged, on a new connection.
     #[error("the database did not confirm")]
-    Unknown(#[source] sqlx::Error),
+    Unknown(#[source] DatabaseError),
 }
 
 impl RecordError {
-    fn of(error: sqlx::Error) -> Self {
-        let refusal = error
-            .as_database_error()
-            .and_then(|e| e.try_downcast_ref::<PgDatabaseError>());
-        let refusal = refusal
-            .filter(|refusal| !matches!(refusal.severity(), PgSeverity::Fatal | PgSeverity::Panic));
+    fn of(error: DatabaseError) -> Self {
+        let refusal = error.mild_refusal();
         let data = refusal.is_some_and(|refusal| {
             !is_missing_leaf(refusal)
                 && ["22", "23", "54"]
@@ -58,6 +54,9 @@ impl RecordError {
         }
     }
 }
+
+/// SQLSTATE `unique_violation`.
+const UNIQUE_VIOLATION: &str = "23505";
 
 /// SQLSTATE `lock_not_available`.
 const LOCKED: &str = "55P03";
@@ -135,7 +134,11 @@ impl RecordWriter {
 
     /// Only a batch that is on record already, whole or in part, meets rows with its ids: then nothing of the first
     /// transaction stands, and the second leaves those rows as they are.
-    async fn first_or_again(&mut self, facts: &[Fact], wait: LockWait) -> Result<(), sqlx::Error> {
+    async fn first_or_again(
+        &mut self,
+        facts: &[Fact],
+        wait: LockWait,
+    ) -> Result<(), DatabaseError> {
         match self.in_one_transaction(facts, Sending::First, wait).await {
             Err(error) if is_there_already(&error) => {
                 self.in_one_transaction(facts, Sending::Again, wait).await
@@ -151,9 +154,9 @@ impl RecordWriter {
     async fn without_those_gone(
         &mut self,
         facts: &[Fact],
-        error: sqlx::Error,
+        error: DatabaseError,
         wait: LockWait,
-    ) -> Result<(), sqlx::Error> {
+    ) -> Result<(), DatabaseError> {
         let Some(connection) = self.connection.as_mut() else {
             return Err(error);
         };
@@ -188,7 +191,7 @@ impl RecordWriter {
         facts: &[Fact],
         sending: Sending,
         wait: LockWait,
-    ) -> Result<(), sqlx::Error> {
+    ) -> Result<(), DatabaseError> {
         if self.connection.is_none() {
             let mut connection = self.database.dedicated().await?;
             if self.impatient {
@@ -200,7 +203,7 @@ impl RecordWriter {
             self.connection = Some(connection);
         }
         let Some(connection) = self.connection.as_mut() else {
-            return Err(sqlx::Error::PoolClosed);
+            return Err(DatabaseError::no_connection());
         };
         let mut tx = connection.begin().await?;
         if wait == LockWait::Hardly {
@@ -213,7 +216,7 @@ impl RecordWriter {
         }
         apply::attempts_and_consequences(&mut tx, facts, sending).await?;
         apply::parked(&mut tx, facts).await?;
-        tx.commit().await
+        Ok(tx.commit().await?)
     }
 }
 
@@ -222,15 +225,10 @@ fn is_missing_leaf(refusal: &PgDatabaseError) -> bool {
     refusal.code() == "23514" && refusal.constraint().is_none()
 }
 
-fn has_no_leaf(error: &sqlx::Error) -> bool {
-    error
-        .as_database_error()
-        .and_then(|error| error.try_downcast_ref::<PgDatabaseError>())
-        .is_some_and(is_missing_leaf)
+fn has_no_leaf(error: &DatabaseError) -> bool {
+    error.refusal().is_some_and(is_missing_leaf)
 }
 
-fn is_there_already(error: &sqlx::Error) -> bool {
-    error
-        .as_database_error()
-        .is_some_and(sqlx::error::DatabaseError::is_unique_violation)
+fn is_there_already(error: &DatabaseError) -> bool {
+    error.code() == Some(UNIQUE_VIOLATION)
 }

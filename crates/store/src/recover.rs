@@ -17,13 +17,13 @@ use posthorn_domain::limits;
 use uuid::Uuid;
 
 use self::width::{Seen, Width};
-use crate::database::{BoundedConnection, Database};
+use crate::database::{BoundedConnection, Database, DatabaseError};
 
 /// Writes what is open of a closed stream into `pending`, then marks it recovered. Answers the rows written.
 ///
 /// # Errors
 /// When the database does not answer; the stream stays closed and is taken up again, where this stopped.
-pub async fn recover(database: &Database, stream: i64) -> Result<u64, sqlx::Error> {
+pub async fn recover(database: &Database, stream: i64) -> Result<u64, DatabaseError> {
     let Some(mut recoverer) = Recoverer::begin(database, stream).await? else {
         return Ok(0);
     };
@@ -61,7 +61,7 @@ impl Recoverer {
     ///
     /// # Errors
     /// When the database does not answer.
-    pub async fn begin(database: &Database, stream: i64) -> Result<Option<Self>, sqlx::Error> {
+    pub async fn begin(database: &Database, stream: i64) -> Result<Option<Self>, DatabaseError> {
         let mut connection = database.dedicated_bounded().await?;
         let found = sqlx::query!(
             r#"SELECT watermark, lease_until, now() AS "now!" FROM nodes WHERE stream = $1 AND state = 'closed'"#,
@@ -86,7 +86,7 @@ impl Recoverer {
     ///
     /// # Errors
     /// When the database does not answer.
-    pub async fn step(&mut self) -> Result<Option<u64>, sqlx::Error> {
+    pub async fn step(&mut self) -> Result<Option<u64>, DatabaseError> {
         let at = match self.left {
             Left::From(at) if at <= self.end => at + self.width.span(),
             Left::From(_) | Left::Beyond => return self.finish().await.map(Some),
@@ -112,7 +112,7 @@ impl Recoverer {
 
     /// Unless the database's clock was set back meanwhile there is nothing beyond the last lease: ids never go back with it. What
     /// kept later flushes out is the fence and not the clock, so everything above belongs to this, too; few events are that new.
-    async fn finish(&mut self) -> Result<u64, sqlx::Error> {
+    async fn finish(&mut self) -> Result<u64, DatabaseError> {
         self.left = Left::Beyond;
         let written = self.window(EventId::from_uuid(Uuid::max())).await?;
         self.mark().await?;
@@ -121,7 +121,7 @@ impl Recoverer {
     }
 
     /// What the window up to `to` holds.
-    async fn look(&mut self, to: EventId) -> Result<Seen, sqlx::Error> {
+    async fn look(&mut self, to: EventId) -> Result<Seen, DatabaseError> {
         sqlx::query_as!(
             Seen,
             r#"SELECT count(*) AS "events!", coalesce(sum(deliveries), 0) AS "deliveries!"
@@ -136,10 +136,11 @@ impl Recoverer {
         )
         .fetch_one(self.connection.bounded())
         .await
+        .map_err(DatabaseError::from)
     }
 
     /// There is nothing to be done up to `to`.
-    async fn pass(&mut self, to: EventId) -> Result<(), sqlx::Error> {
+    async fn pass(&mut self, to: EventId) -> Result<(), DatabaseError> {
         sqlx::query!(
             "UPDATE nodes SET watermark = GREATEST(watermark, $2) WHERE stream = $1 AND state = 'closed'",
             self.stream,
@@ -151,7 +152,7 @@ impl Recoverer {
     }
 
     /// The deliveries of events above the watermark, up to `to`, that nothing has resolved; and the watermark is there.
-    async fn window(&mut self, to: EventId) -> Result<u64, sqlx::Error> {
+    async fn window(&mut self, to: EventId) -> Result<u64, DatabaseError> {
         let written = sqlx::query!(
             "WITH gate AS MATERIALIZED (
                  SELECT floor FROM retention, pg_advisory_xact_lock_shared(hashtext('posthorn_gate')) FOR KEY SHARE OF retention
@@ -194,7 +195,7 @@ impl Recoverer {
         Ok(written.rows_affected())
     }
 
-    async fn mark(&mut self) -> Result<(), sqlx::Error> {
+    async fn mark(&mut self) -> Result<(), DatabaseError> {
         let mut tx = self.connection.begin().await?;
         sqlx::query!(
             "UPDATE nodes SET state = 'recovered' WHERE stream = $1 AND state = 'closed'",
@@ -208,6 +209,6 @@ impl Recoverer {
         )
         .execute(tx.bounded())
         .await?;
-        tx.commit().await
+        Ok(tx.commit().await?)
     }
 }

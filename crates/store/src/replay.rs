@@ -10,7 +10,7 @@ use posthorn_domain::endpoint::EndpointState;
 use posthorn_domain::id::DeliveryId;
 use sqlx::{Postgres, Transaction};
 
-use crate::database::Database;
+use crate::database::{self, Database};
 use crate::read::{DatabaseError, Delivery, delivery_in};
 use crate::scope::TenantScope;
 
@@ -40,11 +40,13 @@ pub enum ReplayError {
     Moving,
 }
 
-impl From<sqlx::Error> for ReplayError {
-    fn from(error: sqlx::Error) -> Self {
+impl From<database::DatabaseError> for ReplayError {
+    fn from(error: database::DatabaseError) -> Self {
         Self::Database(error.into())
     }
 }
+
+crate::database::from_driver!(ReplayError);
 
 /// Makes a dead letter's delivery due at once. Answers the delivery as it then stands; the caller rings the
 /// [`crate::due::DueHint`].
@@ -165,7 +167,7 @@ async fn still_dead(
     tx: &mut Transaction<'static, Postgres>,
     scope: TenantScope,
     id: DeliveryId,
-) -> Result<bool, sqlx::Error> {
+) -> Result<bool, database::DatabaseError> {
     sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT 1 FROM dead_letters WHERE tenant_id = $1 AND endpoint_id = $2 AND event_id = $3) AS "dead!""#,
         scope.tenant().uuid(),
@@ -174,4 +176,5 @@ async fn still_dead(
     )
     .fetch_one(&mut **tx)
     .await
+    .map_err(database::DatabaseError::from)
 }

@@ -15,7 +15,7 @@ use sqlx::{Postgres, Transaction};
 use uuid::Uuid;
 
 use self::batch::{Answers, Batch, Compats, Headers, Secrets};
-use crate::database::Database;
+use crate::database::{self, Database};
 use crate::entropy::Entropy;
 use crate::master_key::{self, MasterKeyError};
 use crate::read::DatabaseError;
@@ -46,11 +46,13 @@ pub enum ResealError {
     },
 }
 
-impl From<sqlx::Error> for ResealError {
-    fn from(error: sqlx::Error) -> Self {
+impl From<database::DatabaseError> for ResealError {
+    fn from(error: database::DatabaseError) -> Self {
         Self::Database(error.into())
     }
 }
+
+crate::database::from_driver!(ResealError);
 
 /// What was sealed anew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -200,7 +202,9 @@ pub async fn free(database: &Database, ring: &KeyRing) -> Result<Vec<String>, Re
 }
 
 /// A transaction that nodes which prove their ring wait for.
-async fn locked(database: &Database) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
+async fn locked(
+    database: &Database,
+) -> Result<Transaction<'static, Postgres>, database::DatabaseError> {
     let mut tx = database.system_tx().await?;
     sqlx::query!("LOCK TABLE master_key_probe IN ACCESS EXCLUSIVE MODE")
         .execute(&mut *tx)

@@ -17,7 +17,7 @@ use posthorn_domain::limits;
 use sqlx::{Postgres, Transaction};
 
 use crate::clock::Clock;
-use crate::database::Database;
+use crate::database::{Database, DatabaseError};
 use crate::lease::give_way;
 use crate::stream::{Sending, StreamKeeper};
 
@@ -150,7 +150,7 @@ impl Look {
 /// # Errors
 /// When the database does not answer, or another node was taking some for longer than [`limits::SHARING_LOCK_WAIT`]; tried again
 /// at the next renewal.
-pub async fn take(database: &Database, stream: i64) -> Result<Share, sqlx::Error> {
+pub async fn take(database: &Database, stream: i64) -> Result<Share, DatabaseError> {
     let mut tx = database.lease_tx().await?;
     let found = look(&mut tx, stream).await?;
     let free = found.free;
@@ -170,7 +170,7 @@ pub async fn take(database: &Database, stream: i64) -> Result<Share, sqlx::Error
     Ok(share)
 }
 
-async fn look(tx: &mut Transaction<'_, Postgres>, stream: i64) -> Result<Look, sqlx::Error> {
+async fn look(tx: &mut Transaction<'_, Postgres>, stream: i64) -> Result<Look, DatabaseError> {
     sqlx::query_as!(
         Look,
         r#"SELECT ARRAY(SELECT shard FROM shards WHERE owner = $1 ORDER BY shard) AS "owned!",
@@ -184,13 +184,14 @@ async fn look(tx: &mut Transaction<'_, Postgres>, stream: i64) -> Result<Look, s
     )
     .fetch_one(&mut **tx)
     .await
+    .map_err(DatabaseError::from)
 }
 
 async fn take_free(
     tx: &mut Transaction<'_, Postgres>,
     stream: i64,
     room: usize,
-) -> Result<(), sqlx::Error> {
+) -> Result<(), DatabaseError> {
     sqlx::query!(
         "UPDATE shards SET owner = $1
          WHERE shard IN (SELECT s.shard FROM shards AS s
@@ -214,7 +215,7 @@ pub async fn give_back(
     database: &Database,
     stream: i64,
     shards: &[i16],
-) -> Result<(), sqlx::Error> {
+) -> Result<(), DatabaseError> {
     sqlx::query!(
         "UPDATE shards SET owner = NULL WHERE owner = $1 AND shard = ANY ($2)",
         stream,

@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::configuration::ConfigCache;
-use crate::database::Database;
+use crate::database::{Database, DatabaseError};
 use crate::entropy::Entropy;
 use crate::lease;
 
@@ -337,7 +337,7 @@ impl StreamKeeper {
     ///
     /// # Errors
     /// When the database does not answer; the present stream stays as it is, closed if it was closed.
-    pub async fn reopen(&self, stale: Option<&Arc<Stream>>) -> Result<Arc<Stream>, sqlx::Error> {
+    pub async fn reopen(&self, stale: Option<&Arc<Stream>>) -> Result<Arc<Stream>, DatabaseError> {
         let _one = self.opening.lock().await;
         if let Some(present) = self.present()
             && stale.is_none_or(|stale| !Arc::ptr_eq(stale, &present))

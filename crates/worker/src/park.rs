@@ -252,6 +252,6 @@ impl Parking {
 }
 
 /// Whether it is the database that does not answer, and not a statement that it refused.
-const fn is_away(error: &DatabaseError) -> bool {
-    !matches!(error, DatabaseError::Database(_))
+fn is_away(error: &DatabaseError) -> bool {
+    !error.is_refusal()
 }

@@ -137,7 +137,7 @@ impl DueTimer {
             match self.park_rest(of, why).await {
                 Ok(rows) => parked += rows,
                 // Of these rows alone: the next endpoint's turn is not lost with it.
-                Err(error @ DatabaseError::Database(_)) => failed = Some(error),
+                Err(error) if error.is_refusal() => failed = Some(error),
                 Err(error) => return Err(error),
             }
         }

@@ -91,6 +91,26 @@ pub(super) fn unchecked_sql(house: &House<'_>) -> Vec<String> {
     faults
 }
 
+/// The driver's errors may hold what no log may (INV-10): `store::database` has a type that tells them.
+pub(super) fn driver_errors(house: &House<'_>) -> Vec<String> {
+    let mut faults = Vec::new();
+    let tells = |path: &str| path.starts_with("crates/store/src/database");
+    let product = house.sources.files.iter().filter(|file| file.is_product());
+    for file in product.filter(|file| !tells(&file.path) && !file.path.starts_with("crates/bench/"))
+    {
+        for (number, line) in file.code().lines().enumerate() {
+            if line.contains("sqlx::Error") && !line.trim().starts_with("//") {
+                faults.push(format!(
+                    "{}:{}: take `DatabaseError`: it can be shown, and the driver's error cannot",
+                    file.path,
+                    number + 1
+                ));
+            }
+        }
+    }
+    faults
+}
+
 fn lines(house: &House<'_>, is_fault: impl Fn(&str) -> bool, what: &str) -> Vec<String> {
     let mut faults = Vec::new();
     for file in &house.sources.files {

@@ -7,13 +7,13 @@ use bytes::Bytes;
 use posthorn_domain::id::{EndpointId, EventId};
 use posthorn_domain::limits;
 use sqlx::PgConnection;
-use sqlx::postgres::{PgDatabaseError, PgSeverity};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::handover::Handover;
 use super::queue::Place;
 use super::{AcceptError, Accepted, EventKeys, NewEvent, Taken};
+use crate::database::DatabaseError;
 
 /// One event in the queue or in a batch.
 pub(super) struct Row {
@@ -51,27 +51,23 @@ pub(super) struct Flushed {
 #[derive(Debug)]
 pub(super) enum FlushError {
     /// Nothing was written, and the fault is in a row's data: each alone will tell which.
-    Data(sqlx::Error),
+    Data(DatabaseError),
     /// Nothing was written: a lock was not to be had in time.
-    Locked(sqlx::Error),
+    Locked(DatabaseError),
     /// Nothing was written, through no fault of the rows.
-    NotWritten(sqlx::Error),
+    NotWritten(DatabaseError),
     /// It may have been written.
-    Unknown(sqlx::Error),
+    Unknown(DatabaseError),
 }
 
 impl FlushError {
     /// Only an error with an SQLSTATE that is neither FATAL nor of class 08 says that nothing was written.
-    pub(super) fn of(error: sqlx::Error) -> Self {
-        let Some(refusal) = error
-            .as_database_error()
-            .and_then(|e| e.try_downcast_ref::<PgDatabaseError>())
-        else {
+    pub(super) fn of(error: DatabaseError) -> Self {
+        let Some(refusal) = error.mild_refusal() else {
             return Self::Unknown(error);
         };
-        let fatal = matches!(refusal.severity(), PgSeverity::Fatal | PgSeverity::Panic);
         let code = refusal.code();
-        if fatal || code.is_empty() || code.starts_with("08") {
+        if code.is_empty() || code.starts_with("08") {
             return Self::Unknown(error);
         }
         // A missing partition is a 23514 without a constraint's name: the table's state, not a row's fault.
@@ -291,10 +287,10 @@ pub(super) async fn flush(
     } else {
         run!("src/accept/flush.sql")
     };
-    let mut answer = answer.map_err(FlushError::of)?;
+    let mut answer = answer.map_err(|error| FlushError::of(error.into()))?;
     answer
         .pop()
-        .ok_or(FlushError::Unknown(sqlx::Error::RowNotFound))
+        .ok_or(FlushError::Unknown(DatabaseError::no_row()))
 }
 
 /// How long this flush waits for another that is taking one of its keys, as PostgreSQL reads it.
@@ -311,7 +307,7 @@ fn key_wait(rows: &[Row]) -> String {
 pub(super) async fn stored(
     connection: &mut PgConnection,
     rows: &[Row],
-) -> Result<HashMap<Uuid, Vec<EndpointId>>, sqlx::Error> {
+) -> Result<HashMap<Uuid, Vec<EndpointId>>, DatabaseError> {
     let tenants: Vec<_> = rows.iter().map(|row| row.new.tenant.uuid()).collect();
     let ids: Vec<_> = rows.iter().map(|row| row.id.uuid()).collect();
     let found = sqlx::query!(

@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use super::flush::Row;
 use super::{AcceptError, Accepted};
+use crate::database::DatabaseError;
 
 /// The route of keys that are uids.
 const UID: &str = "uid";
@@ -119,7 +120,7 @@ impl Held {
 pub(super) async fn settle(
     connection: &mut PgConnection,
     rows: &[Row],
-) -> Result<HashMap<Uuid, Standing>, sqlx::Error> {
+) -> Result<HashMap<Uuid, Standing>, DatabaseError> {
     let held = held(connection, rows).await?;
     free(connection, &held).await?;
     let mut by_row: HashMap<Uuid, Vec<Held>> = HashMap::new();
@@ -164,7 +165,7 @@ fn standing(body_hash: &BodyHash, held: &[Held]) -> Standing {
 }
 
 /// Who has the keys of these rows.
-async fn held(connection: &mut PgConnection, rows: &[Row]) -> Result<Vec<Held>, sqlx::Error> {
+async fn held(connection: &mut PgConnection, rows: &[Row]) -> Result<Vec<Held>, DatabaseError> {
     let mut ids = Vec::new();
     let mut tenants = Vec::new();
     let mut routes = Vec::new();
@@ -201,11 +202,12 @@ async fn held(connection: &mut PgConnection, rows: &[Row]) -> Result<Vec<Held>, 
     )
     .fetch_all(connection)
     .await
+    .map_err(DatabaseError::from)
 }
 
 /// Deletes the keys that count as unused, where they still belong to the event that was looked for. Their rows are
 /// locked in the order in which flushes take keys.
-async fn free(connection: &mut PgConnection, held: &[Held]) -> Result<(), sqlx::Error> {
+async fn free(connection: &mut PgConnection, held: &[Held]) -> Result<(), DatabaseError> {
     let mut unused: Vec<&Held> = held.iter().filter(|key| key.is_unused()).collect();
     if unused.is_empty() {
         return Ok(());

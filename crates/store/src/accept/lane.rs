@@ -27,7 +27,7 @@ use super::queue::{Next, Queue};
 use super::{AcceptError, Accepted, AcceptorParts, FreshEvent};
 use crate::clock::Clock;
 use crate::configuration::ConfigCache;
-use crate::database::{Database, answered, unanswered};
+use crate::database::{Database, DatabaseError, answered, unanswered};
 use crate::due::DueHint;
 use crate::shards::Shards;
 use crate::stream::{Stream, StreamKeeper};
@@ -150,7 +150,7 @@ impl Lane {
     }
 
     /// The database does not take events: told once, however many flushes it is.
-    fn gone(&self, error: &sqlx::Error, rows: usize) {
+    fn gone(&self, error: &DatabaseError, rows: usize) {
         self.away.store(true, Ordering::Release);
         if self.told.swap(true, Ordering::Relaxed) {
             tracing::debug!(%error, rows, "events cannot be written yet");
@@ -225,7 +225,7 @@ impl Lane {
     }
 
     /// A connection and an open stream with a live lease, in which a flush may begin.
-    async fn live_stream(&mut self) -> Result<Arc<Stream>, sqlx::Error> {
+    async fn live_stream(&mut self) -> Result<Arc<Stream>, DatabaseError> {
         self.connect().await?;
         let stream = match self.keeper.present() {
             Some(stream) if !stream.is_closed() => stream,
@@ -238,7 +238,7 @@ impl Lane {
         }
     }
 
-    async fn connect(&mut self) -> Result<(), sqlx::Error> {
+    async fn connect(&mut self) -> Result<(), DatabaseError> {
         if self.connection.is_none() {
             self.connection = Some(self.database.dedicated().await?);
         }
@@ -246,7 +246,7 @@ impl Lane {
     }
 
     /// Nothing of these rows was written by this round: those that were never in doubt are turned away.
-    async fn without_database(&mut self, rows: Vec<Row>, error: &sqlx::Error) -> Vec<Vec<Row>> {
+    async fn without_database(&mut self, rows: Vec<Row>, error: &DatabaseError) -> Vec<Vec<Row>> {
         self.gone(error, rows.len());
         self.connection = None;
         let (doubtful, certain): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.doubtful);
@@ -394,7 +394,7 @@ impl Lane {
 }
 
 /// Nothing may be written before the lease is renewed.
-fn not_renewed() -> sqlx::Error {
+fn not_renewed() -> DatabaseError {
     let text = "the lease of this node's stream has not been renewed in time";
-    sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, text))
+    io::Error::new(io::ErrorKind::TimedOut, text).into()
 }

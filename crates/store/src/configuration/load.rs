@@ -25,7 +25,7 @@ use uuid::Uuid;
 use super::{
     EndpointConfig, EndpointEntry, KeyRecord, LiveSecret, Signing, Snapshot, TenantConfig,
 };
-use crate::database::Database;
+use crate::database::{Database, DatabaseError};
 use crate::read::{compat_form, rate_limit};
 
 /// What of the configuration to read.
@@ -39,7 +39,7 @@ pub(super) async fn newer(
     database: &Database,
     ring: &KeyRing,
     present: &Snapshot,
-) -> Result<Option<Snapshot>, sqlx::Error> {
+) -> Result<Option<Snapshot>, DatabaseError> {
     let mut tx = read_only(database).await?;
     let head = sqlx::query!("SELECT seq, log_from FROM config_head")
         .fetch_one(&mut *tx)
@@ -70,7 +70,7 @@ pub(super) async fn newer(
 }
 
 /// A snapshot of everything.
-pub(super) async fn all(database: &Database, ring: &KeyRing) -> Result<Snapshot, sqlx::Error> {
+pub(super) async fn all(database: &Database, ring: &KeyRing) -> Result<Snapshot, DatabaseError> {
     let mut tx = read_only(database).await?;
     let seq = sqlx::query_scalar!("SELECT seq FROM config_head")
         .fetch_one(&mut *tx)
@@ -78,7 +78,7 @@ pub(super) async fn all(database: &Database, ring: &KeyRing) -> Result<Snapshot,
     read(&mut tx, ring, seq, Which::All, None).await
 }
 
-async fn read_only(database: &Database) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
+async fn read_only(database: &Database) -> Result<Transaction<'static, Postgres>, DatabaseError> {
     let mut tx = database.system_tx().await?;
     sqlx::query!("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         .execute(&mut *tx)
@@ -92,7 +92,7 @@ async fn read(
     seq: i64,
     which: Which,
     present: Option<&Snapshot>,
-) -> Result<Snapshot, sqlx::Error> {
+) -> Result<Snapshot, DatabaseError> {
     let named = match which {
         Which::All => None,
         Which::Tenants(ids) => Some(ids),
@@ -134,7 +134,7 @@ fn carry_over(snapshot: &mut Snapshot, present: &Snapshot, changed: &[Uuid]) {
 async fn read_tenants(
     tx: &mut Transaction<'static, Postgres>,
     named: Option<&[Uuid]>,
-) -> Result<HashMap<TenantId, TenantConfig>, sqlx::Error> {
+) -> Result<HashMap<TenantId, TenantConfig>, DatabaseError> {
     let rows = sqlx::query!(
         "SELECT id, name, environment FROM tenants
          WHERE deleted_at IS NULL AND ($1::uuid[] IS NULL OR id = ANY ($1))",
@@ -171,7 +171,7 @@ async fn read_keys(
     named: Option<&[Uuid]>,
     snapshot: &mut Snapshot,
     tenants: &mut HashMap<TenantId, TenantConfig>,
-) -> Result<(), sqlx::Error> {
+) -> Result<(), DatabaseError> {
     let rows = sqlx::query!(
         "SELECT tenant_id, id, hash, scopes, expires_at FROM api_keys
          WHERE revoked_at IS NULL AND ($1::uuid[] IS NULL OR tenant_id = ANY ($1))",
@@ -215,7 +215,7 @@ struct SealedSecret {
 async fn read_secrets(
     tx: &mut Transaction<'static, Postgres>,
     named: Option<&[Uuid]>,
-) -> Result<HashMap<Uuid, Vec<SealedSecret>>, sqlx::Error> {
+) -> Result<HashMap<Uuid, Vec<SealedSecret>>, DatabaseError> {
     let rows = sqlx::query!(
         "SELECT endpoint_id, id, key_id, sealed, retires_at FROM endpoint_secrets
          WHERE (retires_at IS NULL OR retires_at > now()) AND ($1::uuid[] IS NULL OR tenant_id = ANY ($1))
@@ -268,7 +268,7 @@ async fn read_endpoints(
     ring: &KeyRing,
     mut secrets: HashMap<Uuid, Vec<SealedSecret>>,
     tenants: &mut HashMap<TenantId, TenantConfig>,
-) -> Result<(), sqlx::Error> {
+) -> Result<(), DatabaseError> {
     let rows = sqlx::query_as!(
         EndpointRow,
         "SELECT tenant_id, id, url, event_types, headers_key_id, headers_sealed, retry_policy, max_age_s, rate_per_second,

@@ -17,7 +17,7 @@ use sqlx::{
     SqlStr, Transaction,
 };
 
-use super::answered::{answered, is_unanswered, unanswered};
+use super::answered::{answered, is_unanswered, silence};
 
 type Answer<'e, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'e>>;
 type Answers<'e, T> = Pin<Box<dyn Stream<Item = Result<T, Error>> + Send + 'e>>;
@@ -86,7 +86,11 @@ impl BoundedTransaction<'_> {
 
 impl Lost {
     fn refuse(&self) -> Result<(), Error> {
-        if self.0 { Err(unanswered()) } else { Ok(()) }
+        if self.0 {
+            Err(silence().into())
+        } else {
+            Ok(())
+        }
     }
 
     fn noted<T>(&mut self, answer: Result<T, Error>) -> Result<T, Error> {

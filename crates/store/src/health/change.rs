@@ -9,7 +9,7 @@ use posthorn_domain::limits;
 use sqlx::{Postgres, Transaction};
 use uuid::Uuid;
 
-use crate::database::Database;
+use crate::database::{Database, DatabaseError};
 
 /// Which endpoint.
 type Of = (TenantId, EndpointId);
@@ -42,7 +42,7 @@ pub struct Probed {
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn floor(database: &Database, of: Of, span: Duration) -> Result<(), sqlx::Error> {
+pub async fn floor(database: &Database, of: Of, span: Duration) -> Result<(), DatabaseError> {
     sqlx::query!(
         "INSERT INTO endpoint_state AS s (tenant_id, endpoint_id, revision, retry_after, circuit, failures, probes)
          VALUES ($1, $2, 1, now() + make_interval(secs => $3), 'closed', 0, 0)
@@ -63,7 +63,7 @@ pub async fn floor(database: &Database, of: Of, span: Duration) -> Result<(), sq
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn open(database: &Database, of: Of, opening: Opening) -> Result<bool, sqlx::Error> {
+pub async fn open(database: &Database, of: Of, opening: Opening) -> Result<bool, DatabaseError> {
     let done = sqlx::query!(
         "INSERT INTO endpoint_state AS s
              (tenant_id, endpoint_id, revision, circuit, opened_at, failures, first_failed_at, cause, probes, next_probe_at)
@@ -99,7 +99,7 @@ pub async fn open(database: &Database, of: Of, opening: Opening) -> Result<bool,
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn probed(database: &Database, of: Of, probed: Probed) -> Result<bool, sqlx::Error> {
+pub async fn probed(database: &Database, of: Of, probed: Probed) -> Result<bool, DatabaseError> {
     let done = sqlx::query!(
         "UPDATE endpoint_state
          SET probes = probes + 1, failures = failures + 1, cause = $4, next_probe_at = now() + make_interval(secs => $5), revision = revision + 1,
@@ -120,7 +120,7 @@ pub async fn probed(database: &Database, of: Of, probed: Probed) -> Result<bool,
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn ramp(database: &Database, of: Of, revision: i64) -> Result<bool, sqlx::Error> {
+pub async fn ramp(database: &Database, of: Of, revision: i64) -> Result<bool, DatabaseError> {
     let done = sqlx::query!(
         "UPDATE endpoint_state
          SET circuit = 'ramping', failures = 0, first_failed_at = NULL, next_probe_at = NULL, last_success_at = now(),
@@ -139,7 +139,7 @@ pub async fn ramp(database: &Database, of: Of, revision: i64) -> Result<bool, sq
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn reopen(database: &Database, of: Of, again: Probed) -> Result<bool, sqlx::Error> {
+pub async fn reopen(database: &Database, of: Of, again: Probed) -> Result<bool, DatabaseError> {
     let done = sqlx::query!(
         "UPDATE endpoint_state
          SET circuit = 'open', opened_at = now(), failures = 1, first_failed_at = now(), cause = $4, probes = 0,
@@ -160,7 +160,7 @@ pub async fn reopen(database: &Database, of: Of, again: Probed) -> Result<bool, 
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn close(database: &Database, of: Of, revision: i64) -> Result<bool, sqlx::Error> {
+pub async fn close(database: &Database, of: Of, revision: i64) -> Result<bool, DatabaseError> {
     let done = sqlx::query!(
         "UPDATE endpoint_state
          SET circuit = 'closed', opened_at = NULL, failures = 0, first_failed_at = NULL, cause = NULL, probes = 0,
@@ -180,7 +180,7 @@ pub(crate) async fn start_afresh(
     tx: &mut Transaction<'static, Postgres>,
     tenant: TenantId,
     endpoint: Uuid,
-) -> Result<(), sqlx::Error> {
+) -> Result<(), DatabaseError> {
     sqlx::query!(
         "UPDATE endpoint_state
          SET circuit = 'closed', retry_after = NULL, opened_at = NULL, failures = 0, first_failed_at = NULL, cause = NULL,
@@ -198,7 +198,7 @@ pub(crate) async fn start_afresh(
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn forget(database: &Database) -> Result<u64, sqlx::Error> {
+pub async fn forget(database: &Database) -> Result<u64, DatabaseError> {
     let done = sqlx::query!(
         "WITH well AS MATERIALIZED (
              SELECT s.tenant_id, s.endpoint_id FROM endpoint_state AS s

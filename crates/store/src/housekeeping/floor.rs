@@ -5,6 +5,7 @@ use posthorn_domain::retention::Days;
 use uuid::Uuid;
 
 use super::{Housekeeper, close_gate};
+use crate::database::DatabaseError;
 
 /// How far retention has come. Both are the beginning of a UTC day, as an id, and never go back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ impl Housekeeper {
     ///
     /// # Errors
     /// When the database does not answer.
-    pub async fn floor(&mut self) -> Result<Floor, sqlx::Error> {
+    pub async fn floor(&mut self) -> Result<Floor, DatabaseError> {
         let row = sqlx::query!("SELECT floor, kept_to FROM retention")
             .fetch_one(self.connection.bounded())
             .await?;
@@ -32,7 +33,7 @@ impl Housekeeper {
     ///
     /// # Errors
     /// When the database does not answer.
-    pub async fn next_floor(&mut self, days: Days) -> Result<EventId, sqlx::Error> {
+    pub async fn next_floor(&mut self, days: Days) -> Result<EventId, DatabaseError> {
         let next = sqlx::query_scalar!(
             r#"SELECT GREATEST(floor, LEAST(
                    posthorn_uuid_floor(((clock_timestamp() AT TIME ZONE 'UTC')::date - $1::int)::timestamp AT TIME ZONE 'UTC'),
@@ -51,7 +52,7 @@ impl Housekeeper {
     ///
     /// # Errors
     /// When the database does not answer, or the gate was not to be had in time; nothing was raised then.
-    pub async fn raise_floor(&mut self, days: Days) -> Result<Floor, sqlx::Error> {
+    pub async fn raise_floor(&mut self, days: Days) -> Result<Floor, DatabaseError> {
         let next = self.next_floor(days).await?;
         let mut tx = self.connection.begin().await?;
         close_gate(&mut tx).await?;
@@ -70,7 +71,7 @@ impl Housekeeper {
     ///
     /// # Errors
     /// When the database does not answer.
-    pub async fn kept(&mut self, upto: EventId) -> Result<bool, sqlx::Error> {
+    pub async fn kept(&mut self, upto: EventId) -> Result<bool, DatabaseError> {
         let noted = sqlx::query!(
             "UPDATE retention SET kept_to = GREATEST(kept_to, $1) WHERE floor >= $1",
             upto.uuid(),

@@ -12,6 +12,7 @@ use posthorn_domain::limits;
 use uuid::Uuid;
 
 use super::Housekeeper;
+use crate::database::DatabaseError;
 
 /// What a walk found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,7 +46,7 @@ impl Housekeeper {
     ///
     /// # Errors
     /// When the database does not answer; what was copied stays.
-    pub async fn keep(&mut self, upto: EventId) -> Result<Kept, sqlx::Error> {
+    pub async fn keep(&mut self, upto: EventId) -> Result<Kept, DatabaseError> {
         let mut kept = Kept::default();
         for walk in [Walk::Pending, Walk::DeadLetters] {
             let mut place = Some((Uuid::nil(), Uuid::nil(), Uuid::nil()));
@@ -72,7 +73,7 @@ impl Housekeeper {
         walk: Walk,
         from: Place,
         upto: EventId,
-    ) -> Result<Vec<Row>, sqlx::Error> {
+    ) -> Result<Vec<Row>, DatabaseError> {
         macro_rules! walk {
             ($table:tt) => {
                 sqlx::query_as!(
@@ -106,13 +107,14 @@ impl Housekeeper {
                 .await
             };
         }
-        match walk {
+        let rows = match walk {
             Walk::Pending => walk!("pending"),
             Walk::DeadLetters => walk!("dead_letters"),
-        }
+        };
+        Ok(rows?)
     }
 
-    async fn copy(&mut self, rows: &[&Row]) -> Result<u64, sqlx::Error> {
+    async fn copy(&mut self, rows: &[&Row]) -> Result<u64, DatabaseError> {
         let tenants: Vec<_> = rows.iter().map(|row| row.tenant_id).collect();
         let endpoints: Vec<_> = rows.iter().map(|row| row.endpoint_id).collect();
         let events: Vec<_> = rows.iter().map(|row| row.event_id).collect();

@@ -3,6 +3,7 @@
 use chrono::{DateTime, NaiveDate, Utc};
 
 use super::Housekeeper;
+use crate::database::DatabaseError;
 
 /// The leaves of one UTC day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +44,7 @@ impl Housekeeper {
     ///
     /// # Errors
     /// When the database does not answer.
-    pub async fn leaves(&mut self) -> Result<Vec<Leaf>, sqlx::Error> {
+    pub async fn leaves(&mut self) -> Result<Vec<Leaf>, DatabaseError> {
         sqlx::query_as!(
             Leaf,
             r#"SELECT to_date(right(c.relname, 8), 'YYYYMMDD') AS "day!", pg_relation_size(c.oid) > 0 AS "filled!",
@@ -55,17 +56,18 @@ impl Housekeeper {
         )
         .fetch_all(self.connection.bounded())
         .await
+        .map_err(DatabaseError::from)
     }
 
     /// Truncates the leaves of a day that is wholly at or below `kept_to`.
     ///
     /// # Errors
     /// When the database does not answer, or refuses because the day is not kept yet.
-    pub async fn empty(&mut self, day: NaiveDate) -> Result<LeafOutcome, sqlx::Error> {
+    pub async fn empty(&mut self, day: NaiveDate) -> Result<LeafOutcome, DatabaseError> {
         let done = sqlx::query_scalar!(r#"SELECT posthorn_empty_leaves($1) AS "done!""#, day)
             .fetch_one(self.connection.bounded())
             .await;
-        outcome(done)
+        outcome(done.map_err(DatabaseError::from))
     }
 
     /// Drops the leaves of a day that was emptied and that no pending row, dead letter or kept event is of: attempts and
@@ -73,32 +75,30 @@ impl Housekeeper {
     ///
     /// # Errors
     /// When the database does not answer, or refuses because the day was not emptied.
-    pub async fn drop_leaves(&mut self, day: NaiveDate) -> Result<LeafOutcome, sqlx::Error> {
+    pub async fn drop_leaves(&mut self, day: NaiveDate) -> Result<LeafOutcome, DatabaseError> {
         let done = sqlx::query_scalar!(r#"SELECT posthorn_drop_leaves($1) AS "done!""#, day)
             .fetch_one(self.connection.bounded())
             .await;
-        outcome(done)
+        outcome(done.map_err(DatabaseError::from))
     }
 
     /// Tells autovacuum to freeze the leaves of a day that is over.
     ///
     /// # Errors
     /// When the database does not answer, or refuses because the day is not over.
-    pub async fn freeze(&mut self, day: NaiveDate) -> Result<LeafOutcome, sqlx::Error> {
+    pub async fn freeze(&mut self, day: NaiveDate) -> Result<LeafOutcome, DatabaseError> {
         let done = sqlx::query_scalar!(r#"SELECT posthorn_freeze_leaves($1) AS "done!""#, day)
             .fetch_one(self.connection.bounded())
             .await;
-        outcome(done)
+        outcome(done.map_err(DatabaseError::from))
     }
 }
 
-fn outcome(done: Result<bool, sqlx::Error>) -> Result<LeafOutcome, sqlx::Error> {
+fn outcome(done: Result<bool, DatabaseError>) -> Result<LeafOutcome, DatabaseError> {
     match done {
         Ok(true) => Ok(LeafOutcome::Done),
         Ok(false) => Ok(LeafOutcome::Nothing),
-        Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some(LOCKED) => {
-            Ok(LeafOutcome::InUse)
-        }
+        Err(error) if error.code() == Some(LOCKED) => Ok(LeafOutcome::InUse),
         Err(error) => Err(error),
     }
 }

@@ -13,6 +13,7 @@ use posthorn_domain::retention::Days;
 use uuid::Uuid;
 
 use super::{Housekeeper, close_gate};
+use crate::database::DatabaseError;
 
 /// What a walk over kept events came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,7 +31,7 @@ impl Housekeeper {
     ///
     /// # Errors
     /// When the database does not answer.
-    pub async fn remove_dead_letters(&mut self, days: Days) -> Result<(usize, u64), sqlx::Error> {
+    pub async fn remove_dead_letters(&mut self, days: Days) -> Result<(usize, u64), DatabaseError> {
         let found = sqlx::query!(
             r#"SELECT d.tenant_id AS "tenant_id!", d.endpoint_id AS "endpoint_id!", d.event_id AS "event_id!"
                FROM tenants AS t
@@ -95,7 +96,7 @@ impl Housekeeper {
     ///
     /// # Errors
     /// When the database does not answer; what was removed stays removed.
-    pub async fn remove_kept(&mut self) -> Result<Removed, sqlx::Error> {
+    pub async fn remove_kept(&mut self) -> Result<Removed, DatabaseError> {
         let mut removed = Removed::default();
         let mut place = Some((Uuid::nil(), Uuid::nil()));
         while let Some((tenant, event)) = place {
@@ -137,7 +138,7 @@ impl Housekeeper {
         Ok(removed)
     }
 
-    async fn remove_loose(&mut self, keys: &[(Uuid, Uuid)]) -> Result<u64, sqlx::Error> {
+    async fn remove_loose(&mut self, keys: &[(Uuid, Uuid)]) -> Result<u64, DatabaseError> {
         let (tenants, events): (Vec<_>, Vec<_>) = keys.iter().copied().unzip();
         let mut tx = self.connection.begin().await?;
         close_gate(&mut tx).await?;

@@ -3,6 +3,7 @@
 use posthorn_domain::limits;
 
 use super::Housekeeper;
+use crate::database::DatabaseError;
 
 impl Housekeeper {
     /// Shortens the log of configuration changes to [`limits::CONFIG_LOG_LIFE`]. Answers how many entries went.
@@ -12,7 +13,7 @@ impl Housekeeper {
     ///
     /// # Errors
     /// When the database does not answer.
-    pub async fn trim_config_log(&mut self) -> Result<u64, sqlx::Error> {
+    pub async fn trim_config_log(&mut self) -> Result<u64, DatabaseError> {
         let upto = sqlx::query_scalar!(
             "SELECT max(seq) FROM config_log WHERE at < now() - make_interval(secs => $1)",
             limits::CONFIG_LOG_LIFE.as_secs_f64(),
@@ -48,7 +49,7 @@ impl Housekeeper {
     ///
     /// # Errors
     /// When the database does not answer.
-    pub async fn forget_streams(&mut self) -> Result<u64, sqlx::Error> {
+    pub async fn forget_streams(&mut self) -> Result<u64, DatabaseError> {
         let mut tx = self.connection.begin().await?;
         let streams = sqlx::query_scalar!(
             "DELETE FROM nodes

@@ -1,6 +1,7 @@
 //! Why a database is not fit, in words for whoever runs the program.
 
 use super::LoginError;
+use crate::database::{DatabaseError, from_driver};
 
 /// Why the database could not be made, or found, fit for this program.
 #[derive(Debug, thiserror::Error)]
@@ -10,7 +11,7 @@ pub enum MigrateError {
     Login(#[from] LoginError),
     /// The database did not answer, or refused a statement.
     #[error("the database cannot be used: {0}")]
-    Database(#[from] sqlx::Error),
+    Database(#[from] DatabaseError),
     /// PostgreSQL is older than the SQL needs.
     #[error("PostgreSQL {found} is too old: Posthorn needs 15 or newer")]
     TooOld {
@@ -37,13 +38,13 @@ pub enum MigrateError {
     },
     /// A migration failed and was rolled back.
     #[error("a migration failed and was rolled back: {0}")]
-    Migration(#[source] Box<sqlx::migrate::MigrateError>),
+    Migration(#[source] DatabaseError),
     /// A table that a migration changes was in use all the time, and the migration gave up rather than hold the traffic up.
     #[error(
         "a table that a migration changes is in use by another session, which has held it for too long: {0}. \
          Look for one that is `idle in transaction` in pg_stat_activity, end it, and start again"
     )]
-    InUse(#[source] Box<sqlx::migrate::MigrateError>),
+    InUse(#[source] DatabaseError),
     /// The login may not make roles, or not all of what they need.
     #[error(
         "this login may not make Posthorn's roles ({source}). Have somebody who may run this SQL in this database, \
@@ -53,7 +54,7 @@ pub enum MigrateError {
         /// All of it; what exists already is left as it is.
         sql: String,
         /// What PostgreSQL refused.
-        source: sqlx::Error,
+        source: DatabaseError,
     },
     /// Migrations are missing and this login is not the owner's.
     #[error(
@@ -67,3 +68,5 @@ pub enum MigrateError {
         missing: usize,
     },
 }
+
+from_driver!(MigrateError);

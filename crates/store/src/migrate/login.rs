@@ -11,9 +11,10 @@ use posthorn_domain::limits;
 use secrecy::{ExposeSecret as _, SecretString};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::{ConnectOptions as _, Executor as _, PgConnection};
+use tracing::subscriber::{NoSubscriber, with_default};
 
 use super::{MigrateError, standing};
-use crate::database::{DatabaseOptions, answered};
+use crate::database::{DatabaseError, DatabaseOptions, answered};
 
 /// Why a login is refused.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +69,16 @@ impl Login {
         if !text.starts_with("postgres://") && !text.starts_with("postgresql://") {
             return Err(LoginError::Url);
         }
-        let options = PgConnectOptions::from_str(text).map_err(|_| LoginError::Url)?;
+        // Unheard: the library would log the value of a parameter that it does not know, and whole lines of a password file.
+        let options = with_default(NoSubscriber::default(), || PgConnectOptions::from_str(text));
+        let options = options.map_err(|_| LoginError::Url)?;
+        let unknown = parameters(text).filter(|name| !is_known(name)).count();
+        if unknown > 0 {
+            tracing::warn!(
+                unknown,
+                "the database's URL has parameters that are not known here: they are ignored"
+            );
+        }
         Ok(Self::of(options))
     }
 
@@ -166,12 +176,12 @@ impl Login {
     }
 
     /// A connection as the login itself: for migrations and for looking.
-    pub(super) async fn connect_plain(&self) -> Result<PgConnection, sqlx::Error> {
-        answered(limits::DATABASE_WAIT, self.options.connect()).await
+    pub(super) async fn connect_plain(&self) -> Result<PgConnection, DatabaseError> {
+        Ok(answered(limits::DATABASE_WAIT, self.options.connect()).await?)
     }
 
     /// A connection as the engine.
-    pub(crate) async fn connect_as_system(&self) -> Result<PgConnection, sqlx::Error> {
+    pub(crate) async fn connect_as_system(&self) -> Result<PgConnection, DatabaseError> {
         let mut connection = self.connect_plain().await?;
         self.act_as_system(&mut connection).await?;
         Ok(connection)
@@ -181,7 +191,7 @@ impl Login {
     pub(super) async fn act_as_system(
         &self,
         connection: &mut PgConnection,
-    ) -> Result<(), sqlx::Error> {
+    ) -> Result<(), DatabaseError> {
         if self.steps_down() {
             connection
                 .execute("SET SESSION AUTHORIZATION posthorn_app")
@@ -190,6 +200,39 @@ impl Login {
         connection.execute("SET ROLE posthorn_system").await?;
         Ok(())
     }
+}
+
+/// Parameters of a URL that count.
+const PARAMETERS: [&str; 18] = [
+    "sslmode",
+    "ssl-mode",
+    "sslrootcert",
+    "ssl-root-cert",
+    "ssl-ca",
+    "sslcert",
+    "ssl-cert",
+    "sslkey",
+    "ssl-key",
+    "statement-cache-capacity",
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "options",
+    "application_name",
+];
+
+fn is_known(name: &str) -> bool {
+    PARAMETERS.contains(&name) || name.starts_with("options[")
+}
+
+/// The names of a URL's parameters.
+fn parameters(url: &str) -> impl Iterator<Item = &str> {
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    pairs.map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name))
 }
 
 #[cfg(test)]
@@ -220,6 +263,25 @@ mod tests {
             let error = login(url).map(|_| ()).unwrap_err();
             assert!(!error.to_string().contains("hunter2"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_parameter_that_is_not_known_is_counted_and_not_shown() {
+        let names = |url: &'static str| {
+            parameters(url)
+                .filter(|name| !is_known(name))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names("postgres://u@h/d"), [] as [&str; 0]);
+        assert_eq!(
+            names("postgres://u@h/d?sslmode=require&options[a]=b"),
+            [] as [&str; 0]
+        );
+        assert_eq!(
+            names("postgres://u@h/d?pasword=hunter2&channel_binding=require").len(),
+            2
+        );
+        assert!(login("postgres://u@h/d?pasword=hunter2").is_ok());
     }
 
     #[test]

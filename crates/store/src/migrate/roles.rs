@@ -9,6 +9,7 @@ use posthorn_domain::limits;
 use sqlx::{AssertSqlSafe, Executor as _, PgConnection};
 
 use super::{MigrateError, standing};
+use crate::database::DatabaseError;
 
 /// SQLSTATE `insufficient_privilege`.
 const REFUSED: &str = "42501";
@@ -66,7 +67,9 @@ pub fn roles_sql(server_version: i32, login: &str) -> String {
 }
 
 /// Whether the roles are there and this login may neither make roles nor act as their owner.
-pub(super) async fn are_made_by_others(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+pub(super) async fn are_made_by_others(
+    connection: &mut PgConnection,
+) -> Result<bool, DatabaseError> {
     let names: Vec<String> = ROLES.iter().map(|role| role.name.to_owned()).collect();
     let all_there = sqlx::query_scalar!(
         r#"SELECT count(*) = cardinality($1::text[]) AS "all!" FROM pg_roles WHERE rolname = ANY ($1::text[])"#,
@@ -148,7 +151,7 @@ pub(super) async fn ensure_names(connection: &mut PgConnection) -> Result<(), Mi
 }
 
 /// Makes a role. Somebody else may have made it since it was looked for; that is all that was wanted.
-async fn make(connection: &mut PgConnection, role: &Role) -> Result<(), sqlx::Error> {
+async fn make(connection: &mut PgConnection, role: &Role) -> Result<(), DatabaseError> {
     match run(connection, create(role)).await {
         Err(error) if has_code(&error, &MEANWHILE) => Ok(()),
         other => other,
@@ -202,7 +205,7 @@ async fn membership(
     member: &str,
     role: &str,
     version: i32,
-) -> Result<Membership, sqlx::Error> {
+) -> Result<Membership, DatabaseError> {
     // Before 16 a member may always SET ROLE.
     let to_set = if version >= 160_000 { "SET" } else { "MEMBER" };
     let row = sqlx::query!(
@@ -239,15 +242,13 @@ fn quoted(name: &str) -> String {
 }
 
 /// Statements about roles take no parameters; every part of them is a constant or quoted.
-async fn run(connection: &mut PgConnection, sql: String) -> Result<(), sqlx::Error> {
-    connection.execute(AssertSqlSafe(sql)).await.map(|_| ())
+async fn run(connection: &mut PgConnection, sql: String) -> Result<(), DatabaseError> {
+    connection.execute(AssertSqlSafe(sql)).await?;
+    Ok(())
 }
 
-fn has_code(error: &sqlx::Error, codes: &[&str]) -> bool {
-    error
-        .as_database_error()
-        .and_then(sqlx::error::DatabaseError::code)
-        .is_some_and(|code| codes.contains(&&*code))
+fn has_code(error: &DatabaseError, codes: &[&str]) -> bool {
+    error.code().is_some_and(|code| codes.contains(&code))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use sqlx::migrate::Migrate as _;
 use sqlx::{Connection as _, PgConnection};
 
 use super::{Login, MIGRATOR, MigrateError};
+use crate::database::DatabaseError;
 
 /// The program's migrations against the database's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,12 +64,8 @@ pub async fn answers(login: &Login) -> Result<Answer, MigrateError> {
             .await
             .map(|_| Answer::Ready)
             .map_err(MigrateError::from),
-        Err(sqlx::Error::Database(error))
-            if error.code().as_deref() == Some(CANNOT_CONNECT_NOW) =>
-        {
-            Ok(Answer::NotYet)
-        }
-        Err(sqlx::Error::Io(_)) => Ok(Answer::Nobody),
+        Err(error) if error.code() == Some(CANNOT_CONNECT_NOW) => Ok(Answer::NotYet),
+        Err(error) if error.is_of_io() => Ok(Answer::Nobody),
         Err(error) => Err(error.into()),
     }
 }
@@ -166,24 +163,26 @@ impl Pending {
     }
 }
 
-async fn has_history(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+async fn has_history(connection: &mut PgConnection) -> Result<bool, DatabaseError> {
     sqlx::query_scalar!(r#"SELECT to_regclass('public._sqlx_migrations') IS NOT NULL AS "has!""#)
         .fetch_one(connection)
         .await
+        .map_err(DatabaseError::from)
 }
 
-async fn may_read(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+async fn may_read(connection: &mut PgConnection) -> Result<bool, DatabaseError> {
     sqlx::query_scalar!(
         r#"SELECT has_table_privilege('public._sqlx_migrations', 'SELECT') AS "may!""#
     )
     .fetch_one(connection)
     .await
+    .map_err(DatabaseError::from)
 }
 
 /// Today and the last day from today without a gap, by the database's clock.
 async fn leaves_until(
     connection: &mut PgConnection,
-) -> Result<Option<(NaiveDate, NaiveDate)>, sqlx::Error> {
+) -> Result<Option<(NaiveDate, NaiveDate)>, DatabaseError> {
     let days = sqlx::query!(
         r#"
         SELECT day AS "day!",
@@ -204,19 +203,21 @@ async fn leaves_until(
     Ok(today.zip(last))
 }
 
-pub(super) async fn version_of(connection: &mut PgConnection) -> Result<i32, sqlx::Error> {
+pub(super) async fn version_of(connection: &mut PgConnection) -> Result<i32, DatabaseError> {
     sqlx::query_scalar!(r#"SELECT current_setting('server_version_num')::int4 AS "version!""#)
         .fetch_one(connection)
         .await
+        .map_err(DatabaseError::from)
 }
 
-pub(super) async fn login_of(connection: &mut PgConnection) -> Result<String, sqlx::Error> {
+pub(super) async fn login_of(connection: &mut PgConnection) -> Result<String, DatabaseError> {
     sqlx::query_scalar!(r#"SELECT session_user::text AS "login!""#)
         .fetch_one(connection)
         .await
+        .map_err(DatabaseError::from)
 }
 
-pub(super) async fn rights_of(connection: &mut PgConnection) -> Result<Rights, sqlx::Error> {
+pub(super) async fn rights_of(connection: &mut PgConnection) -> Result<Rights, DatabaseError> {
     let to_set = if version_of(connection).await? >= 160_000 {
         "SET"
     } else {
@@ -236,4 +237,5 @@ pub(super) async fn rights_of(connection: &mut PgConnection) -> Result<Rights, s
     )
     .fetch_one(connection)
     .await
+    .map_err(DatabaseError::from)
 }

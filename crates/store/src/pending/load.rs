@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::Due;
 use crate::accept::decode;
-use crate::database::{Database, answered};
+use crate::database::{Database, DatabaseError, answered};
 
 /// A pending delivery, read for sending.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ impl PendingReader {
     ///
     /// # Errors
     /// When the database does not answer in time; the next call uses a new connection.
-    pub async fn load(&mut self, rows: &[Due]) -> Result<Vec<Load>, sqlx::Error> {
+    pub async fn load(&mut self, rows: &[Due]) -> Result<Vec<Load>, DatabaseError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.database.dedicated().await?,
@@ -104,7 +104,7 @@ impl PendingReader {
     }
 }
 
-async fn load(connection: &mut PgConnection, rows: &[Due]) -> Result<Vec<Load>, sqlx::Error> {
+async fn load(connection: &mut PgConnection, rows: &[Due]) -> Result<Vec<Load>, DatabaseError> {
     let found = read(connection, rows).await?;
     let mut answers: Vec<_> = rows.iter().map(|_| Load::Moved).collect();
     let mut void = Vec::new();
@@ -125,7 +125,7 @@ async fn load(connection: &mut PgConnection, rows: &[Due]) -> Result<Vec<Load>, 
 }
 
 /// The rows that are still as they were found by the scan or the drain.
-async fn read(connection: &mut PgConnection, rows: &[Due]) -> Result<Vec<Row>, sqlx::Error> {
+async fn read(connection: &mut PgConnection, rows: &[Due]) -> Result<Vec<Row>, DatabaseError> {
     let keys = Keys::of(rows);
     let parked: Vec<_> = rows.iter().map(Due::is_parked).collect();
     sqlx::query_as!(
@@ -172,6 +172,7 @@ async fn read(connection: &mut PgConnection, rows: &[Due]) -> Result<Vec<Row>, s
     )
     .fetch_all(connection)
     .await
+    .map_err(DatabaseError::from)
 }
 
 fn judge(due: &Due, row: Row) -> Load {
@@ -215,7 +216,7 @@ fn judge(due: &Due, row: Row) -> Load {
 }
 
 /// Removes rows that have nothing left to do.
-async fn remove(connection: &mut PgConnection, rows: &[Due]) -> Result<(), sqlx::Error> {
+async fn remove(connection: &mut PgConnection, rows: &[Due]) -> Result<(), DatabaseError> {
     let keys = Keys::of(rows);
     sqlx::query!(
         "DELETE FROM pending AS p

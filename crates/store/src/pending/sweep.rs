@@ -14,7 +14,7 @@ use posthorn_domain::id::{EndpointId, EventId, TenantId};
 use uuid::Uuid;
 
 use super::Due;
-use crate::database::Database;
+use crate::database::{Database, DatabaseError};
 use crate::record::DeliveryKey;
 
 /// Rows that one sweep of one endpoint touches at most.
@@ -51,7 +51,7 @@ pub async fn parked_endpoints(
     from: &[SweptFrom],
     per_shard: i64,
     limit: i64,
-) -> Result<Vec<Listed>, sqlx::Error> {
+) -> Result<Vec<Listed>, DatabaseError> {
     let shards: Vec<_> = from.iter().map(|(shard, _)| *shard).collect();
     let (tenants, endpoints): (Vec<_>, Vec<_>) = from
         .iter()
@@ -122,7 +122,7 @@ pub async fn parked(
     of: ParkedEndpoint,
     after: Option<Parked>,
     limit: usize,
-) -> Result<Vec<Parked>, sqlx::Error> {
+) -> Result<Vec<Parked>, DatabaseError> {
     let (ends_at, event) = after.map_or((DateTime::UNIX_EPOCH, Uuid::nil()), |parked| {
         (parked.ends_at, parked.row.key.event.uuid())
     });
@@ -161,7 +161,7 @@ pub async fn parked(
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn expire(database: &Database, of: ParkedEndpoint) -> Result<u64, sqlx::Error> {
+pub async fn expire(database: &Database, of: ParkedEndpoint) -> Result<u64, DatabaseError> {
     into_dead_letters(database, of, Cause::Expired).await
 }
 
@@ -169,7 +169,7 @@ pub async fn expire(database: &Database, of: ParkedEndpoint) -> Result<u64, sqlx
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn bury(database: &Database, row: &Due, cause: Cause) -> Result<u64, sqlx::Error> {
+pub async fn bury(database: &Database, row: &Due, cause: Cause) -> Result<u64, DatabaseError> {
     let buried = sqlx::query!(
         "WITH died AS (
              DELETE FROM pending
@@ -206,7 +206,7 @@ async fn into_dead_letters(
     database: &Database,
     of: ParkedEndpoint,
     cause: Cause,
-) -> Result<u64, sqlx::Error> {
+) -> Result<u64, DatabaseError> {
     let died = sqlx::query!(
         "WITH died AS (
              DELETE FROM pending AS p
@@ -249,7 +249,7 @@ async fn into_dead_letters(
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn cancel(database: &Database, of: ParkedEndpoint) -> Result<u64, sqlx::Error> {
+pub async fn cancel(database: &Database, of: ParkedEndpoint) -> Result<u64, DatabaseError> {
     let ended = sqlx::query!(
         "WITH ended AS (
              DELETE FROM pending AS p

@@ -12,6 +12,7 @@ use uuid::Uuid;
 use self::attempts::Inserted;
 pub(super) use self::attempts::Sending;
 use super::fact::{Attempt, Consequence, DeliveryKey, Fact, Source};
+use crate::database::DatabaseError;
 
 type Tx<'a> = Transaction<'a, Postgres>;
 
@@ -49,7 +50,7 @@ pub(super) async fn attempts_and_consequences(
     tx: &mut Tx<'_>,
     facts: &[Fact],
     sending: Sending,
-) -> Result<(), sqlx::Error> {
+) -> Result<(), DatabaseError> {
     let attempts: Vec<_> = facts.iter().filter_map(attempted).collect();
     if attempts.is_empty() {
         return Ok(());
@@ -120,7 +121,7 @@ fn int(n: u32) -> i32 {
 async fn delivered(
     tx: &mut Tx<'_>,
     folded: &BTreeMap<DeliveryKey, Folded<'_>>,
-) -> Result<(), sqlx::Error> {
+) -> Result<(), DatabaseError> {
     let (mut keys, mut rows) = (Keys::default(), Keys::default());
     for (key, fold) in folded {
         if matches!(fold.consequence, Consequence::Delivered) {
@@ -198,7 +199,7 @@ impl Retries {
 async fn retry_pending(
     tx: &mut Tx<'_>,
     folded: &BTreeMap<DeliveryKey, Folded<'_>>,
-) -> Result<(), sqlx::Error> {
+) -> Result<(), DatabaseError> {
     let r = Retries::of(folded, Source::Pending);
     if r.keys.is_empty() {
         return Ok(());
@@ -227,7 +228,7 @@ async fn retry_pending(
 async fn retry_fresh(
     tx: &mut Tx<'_>,
     folded: &BTreeMap<DeliveryKey, Folded<'_>>,
-) -> Result<(), sqlx::Error> {
+) -> Result<(), DatabaseError> {
     let r = Retries::of(folded, Source::Fresh);
     if r.keys.is_empty() {
         return Ok(());
@@ -300,7 +301,7 @@ impl<'a> Deaths<'a> {
 async fn dead_pending(
     tx: &mut Tx<'_>,
     folded: &BTreeMap<DeliveryKey, Folded<'_>>,
-) -> Result<(), sqlx::Error> {
+) -> Result<(), DatabaseError> {
     let d = Deaths::of(folded, Source::Pending);
     if d.keys.is_empty() {
         return Ok(());
@@ -339,7 +340,7 @@ async fn dead_pending(
 async fn dead_fresh(
     tx: &mut Tx<'_>,
     folded: &BTreeMap<DeliveryKey, Folded<'_>>,
-) -> Result<(), sqlx::Error> {
+) -> Result<(), DatabaseError> {
     let d = Deaths::of(folded, Source::Fresh);
     if d.keys.is_empty() {
         return Ok(());
@@ -370,7 +371,7 @@ async fn dead_fresh(
 }
 
 /// Fresh deliveries that are not being sent become pending rows.
-pub(super) async fn parked(tx: &mut Tx<'_>, facts: &[Fact]) -> Result<(), sqlx::Error> {
+pub(super) async fn parked(tx: &mut Tx<'_>, facts: &[Fact]) -> Result<(), DatabaseError> {
     let mut rows: Vec<_> = facts
         .iter()
         .filter_map(|fact| match fact {

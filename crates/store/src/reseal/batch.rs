@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::ResealError;
 use crate::configuration::{associated_data, compat_data};
-use crate::database::Database;
+use crate::database::{Database, DatabaseError};
 use crate::entropy::Entropy;
 use crate::idempotent::bound_to;
 
@@ -42,8 +42,11 @@ pub(super) struct Fresh<P> {
 /// A place in a table: the key of a row.
 pub(super) trait Place: Clone {
     /// The rows behind it that another key than `current` has sealed, in the order of their keys.
-    async fn rows(&self, database: &Database, current: &str)
-    -> Result<Vec<Row<Self>>, sqlx::Error>;
+    async fn rows(
+        &self,
+        database: &Database,
+        current: &str,
+    ) -> Result<Vec<Row<Self>>, DatabaseError>;
 
     /// What a row's text is bound to.
     fn bound(&self) -> Vec<u8>;
@@ -53,7 +56,7 @@ pub(super) trait Place: Clone {
         database: &Database,
         current: &str,
         texts: &[Fresh<Self>],
-    ) -> Result<u64, sqlx::Error>;
+    ) -> Result<u64, DatabaseError>;
 }
 
 impl Batch<'_> {
@@ -105,7 +108,7 @@ impl Place for Secrets {
         &self,
         database: &Database,
         current: &str,
-    ) -> Result<Vec<Row<Self>>, sqlx::Error> {
+    ) -> Result<Vec<Row<Self>>, DatabaseError> {
         let rows = sqlx::query!(
             "SELECT tenant_id, endpoint_id, id, key_id, sealed FROM endpoint_secrets
              WHERE (tenant_id, endpoint_id, id) > ($1, $2, $3) AND key_id <> $4
@@ -135,7 +138,7 @@ impl Place for Secrets {
         database: &Database,
         current: &str,
         texts: &[Fresh<Self>],
-    ) -> Result<u64, sqlx::Error> {
+    ) -> Result<u64, DatabaseError> {
         let ids = |of: fn(&Self) -> Uuid| -> Vec<Uuid> {
             texts.iter().map(|text| of(&text.place)).collect()
         };
@@ -170,7 +173,7 @@ macro_rules! beside_an_endpoint {
                 &self,
                 database: &Database,
                 current: &str,
-            ) -> Result<Vec<Row<Self>>, sqlx::Error> {
+            ) -> Result<Vec<Row<Self>>, DatabaseError> {
                 let rows = sqlx::query!(
                     "SELECT tenant_id, id, " + $key_id + " AS \"key_id!\", " + $sealed + " AS \"sealed!\" FROM endpoints
                      WHERE (tenant_id, id) > ($1, $2) AND " + $key_id + " <> $3
@@ -199,7 +202,7 @@ macro_rules! beside_an_endpoint {
                 database: &Database,
                 current: &str,
                 texts: &[Fresh<Self>],
-            ) -> Result<u64, sqlx::Error> {
+            ) -> Result<u64, DatabaseError> {
                 let tenants: Vec<_> = texts.iter().map(|text| text.place.0).collect();
                 let ids: Vec<_> = texts.iter().map(|text| text.place.1).collect();
                 let (old, new) = apart(texts);
@@ -246,7 +249,7 @@ impl Place for Answers {
         &self,
         database: &Database,
         current: &str,
-    ) -> Result<Vec<Row<Self>>, sqlx::Error> {
+    ) -> Result<Vec<Row<Self>>, DatabaseError> {
         let rows = sqlx::query!(
             r#"SELECT tenant_id, route, key, key_id AS "key_id!", sealed AS "sealed!" FROM idempotent_answers
                WHERE (tenant_id, route, key) > ($1, $2, $3) AND key_id <> $4
@@ -276,7 +279,7 @@ impl Place for Answers {
         database: &Database,
         current: &str,
         texts: &[Fresh<Self>],
-    ) -> Result<u64, sqlx::Error> {
+    ) -> Result<u64, DatabaseError> {
         let tenants: Vec<_> = texts.iter().map(|text| text.place.0).collect();
         let routes: Vec<_> = texts.iter().map(|text| text.place.1.clone()).collect();
         let keys: Vec<_> = texts.iter().map(|text| text.place.2.clone()).collect();

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::Lane;
 use crate::accept::flush::{self, Row};
 use crate::accept::handover;
-use crate::database::answered;
+use crate::database::{DatabaseError, answered};
 use crate::stream::Stream;
 
 impl Lane {
@@ -50,10 +50,10 @@ impl Lane {
     async fn look_up(
         &mut self,
         rows: &[Row],
-    ) -> Result<HashMap<Uuid, Vec<EndpointId>>, sqlx::Error> {
+    ) -> Result<HashMap<Uuid, Vec<EndpointId>>, DatabaseError> {
         match self.connection.as_mut() {
             Some(connection) => answered(limits::STEP, flush::stored(connection, rows)).await,
-            None => Err(sqlx::Error::PoolClosed),
+            None => Err(DatabaseError::no_connection()),
         }
     }
 }

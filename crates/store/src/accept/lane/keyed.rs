@@ -6,7 +6,7 @@ use super::{Lane, PAUSE};
 use crate::accept::AcceptError;
 use crate::accept::flush::Row;
 use crate::accept::keys::{self, Standing};
-use crate::database::answered;
+use crate::database::{DatabaseError, answered};
 
 impl Lane {
     /// Answers the rows that lost a key: their event, or another, is in the log by an earlier request.
@@ -44,7 +44,7 @@ impl Lane {
     /// Nothing of these rows was written by this round: another flush was taking one of their keys, and took its time.
     /// Rows without keys do not wait for it, the others find out by halves which it was, and what a first flush still
     /// under way may hold itself is asked for until it can be had.
-    pub(super) async fn contest(&mut self, rows: Vec<Row>, error: &sqlx::Error) -> Vec<Vec<Row>> {
+    pub(super) async fn contest(&mut self, rows: Vec<Row>, error: &DatabaseError) -> Vec<Vec<Row>> {
         if rows.iter().all(|row| row.new.keys.is_none()) {
             return self.without_database(rows, error).await;
         }

@@ -13,7 +13,7 @@ use sqlx::{Postgres, Transaction};
 
 use super::secrets::{self, OpenedSecret, Sealer};
 use crate::configure::{ConfigureError, raise};
-use crate::database::Database;
+use crate::database::{Database, DatabaseError};
 use crate::read::{EndpointRef, endpoint_for_update};
 use crate::scope::TenantScope;
 
@@ -101,7 +101,7 @@ async fn retire(
     endpoint: EndpointId,
     scheme: SigningScheme,
     overlap: Duration,
-) -> Result<(), sqlx::Error> {
+) -> Result<(), DatabaseError> {
     sqlx::query!(
         "UPDATE endpoint_secrets SET retires_at = clock_timestamp() + make_interval(secs => $4)
          WHERE tenant_id = $1 AND endpoint_id = $2 AND kind = $3 AND retires_at IS NULL",

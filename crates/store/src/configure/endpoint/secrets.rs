@@ -13,7 +13,7 @@ use sqlx::{Postgres, Transaction};
 use super::ConfigureError;
 use crate::clock::Clock;
 use crate::configuration::{associated_data, compat_data};
-use crate::database::Database;
+use crate::database::{self, Database};
 use crate::entropy::Entropy;
 use crate::read::{DatabaseError, EndpointRef, find_endpoint};
 use crate::scope::TenantScope;
@@ -240,7 +240,7 @@ pub(super) async fn remove_retired(
     tx: &mut Transaction<'static, Postgres>,
     scope: TenantScope,
     endpoint: EndpointId,
-) -> Result<(), sqlx::Error> {
+) -> Result<(), database::DatabaseError> {
     sqlx::query!(
         "DELETE FROM endpoint_secrets
          WHERE tenant_id = $1 AND endpoint_id = $2 AND retires_at <= clock_timestamp()",
@@ -258,7 +258,7 @@ pub(super) async fn retire(
     scope: TenantScope,
     endpoint: EndpointId,
     schemes: &[SigningScheme],
-) -> Result<(), sqlx::Error> {
+) -> Result<(), database::DatabaseError> {
     let kinds: Vec<String> = schemes
         .iter()
         .map(|scheme| scheme.as_str().to_owned())

@@ -7,6 +7,7 @@ use sqlx::{Postgres, Transaction};
 
 use super::sealed::SealedParts;
 use crate::configure::ConfigureError;
+use crate::database::DatabaseError;
 use crate::read::{Endpoint, EndpointRow};
 use crate::scope::TenantScope;
 
@@ -65,7 +66,7 @@ impl Written {
 pub(super) async fn count(
     tx: &mut Transaction<'static, Postgres>,
     scope: TenantScope,
-) -> Result<usize, sqlx::Error> {
+) -> Result<usize, DatabaseError> {
     let count = sqlx::query_scalar!(
         r#"SELECT count(*) AS "count!" FROM endpoints WHERE tenant_id = $1 AND deleted_at IS NULL"#,
         scope.tenant().uuid(),
@@ -82,7 +83,7 @@ pub(super) async fn insert(
     written: &Written,
     sealed: &SealedParts,
     seq: i64,
-) -> Result<EndpointRow, sqlx::Error> {
+) -> Result<EndpointRow, DatabaseError> {
     let endpoint = &written.endpoint;
     let compat = endpoint.compat.as_ref();
     let SealedParts {
@@ -133,6 +134,7 @@ pub(super) async fn insert(
     )
     .fetch_one(&mut **tx)
     .await
+    .map_err(DatabaseError::from)
 }
 
 /// Writes a changed endpoint.
@@ -142,7 +144,7 @@ pub(super) async fn update(
     written: &Written,
     sealed: &SealedParts,
     seq: i64,
-) -> Result<EndpointRow, sqlx::Error> {
+) -> Result<EndpointRow, DatabaseError> {
     let endpoint = &written.endpoint;
     let compat = endpoint.compat.as_ref();
     let SealedParts {
@@ -195,6 +197,7 @@ pub(super) async fn update(
     )
     .fetch_one(&mut **tx)
     .await
+    .map_err(DatabaseError::from)
 }
 
 /// Keeps what attempts made by this version will be shown with.
@@ -203,7 +206,7 @@ pub(super) async fn insert_version(
     scope: TenantScope,
     written: &Written,
     seq: i64,
-) -> Result<(), sqlx::Error> {
+) -> Result<(), DatabaseError> {
     sqlx::query!(
         "INSERT INTO endpoint_versions (tenant_id, endpoint_id, config_seq, url, header_names, retry_policy)
          VALUES ($1, $2, $3, $4, $5, $6)",

@@ -8,6 +8,7 @@ use posthorn_domain::id::{EndpointId, EventId, ReplayId, TenantId};
 use uuid::Uuid;
 
 use super::{Keys, Tx, int};
+use crate::database::DatabaseError;
 use crate::record::fact::{Attempt, DeliveryKey};
 
 /// Whether a batch may be on record already.
@@ -42,7 +43,7 @@ pub(super) async fn insert(
     tx: &mut Tx<'_>,
     attempts: &[(DeliveryKey, &Attempt)],
     sending: Sending,
-) -> Result<Inserted, sqlx::Error> {
+) -> Result<Inserted, DatabaseError> {
     let c = Columns::of(attempts);
     macro_rules! insert {
         ($again:tt) => {
