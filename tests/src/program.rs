@@ -140,6 +140,13 @@ impl Installation {
         Node::start(Arc::clone(&self.inner), told).await
     }
 
+    /// The URL of its database by way of a proxy, with a password in it, and the password: this one where the cluster trusts
+    /// everybody, else the one that it wants.
+    #[must_use]
+    pub fn url_through(&self, proxy: &Proxy, password: &str) -> (String, String) {
+        self.inner.database.through_with(proxy, password)
+    }
+
     /// Where its database listens.
     #[must_use]
     pub fn database(&self) -> (String, u16) {

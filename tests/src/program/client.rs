@@ -60,6 +60,12 @@ impl Client {
         Self::new(address, &self.key)
     }
 
+    /// Its API key.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
     /// GET; a connection that breaks is a failed test.
     pub async fn get(&self, path: &str) -> Answer {
         Self::sent(self.request(Method::GET, path)).await

@@ -79,6 +79,19 @@ impl Database {
         options.host(&host).port(port).to_url_lossy().to_string()
     }
 
+    /// The same, with the password that it has, or else with this one.
+    pub(super) fn through_with(&self, proxy: &Proxy, password: &str) -> (String, String) {
+        let login = self
+            .url
+            .split_once("://")
+            .and_then(|(_, rest)| rest.split_once('@'));
+        let own = login.and_then(|(login, _)| login.split_once(':'));
+        let password = own.map_or(password, |(_, own)| own);
+        let options = PgConnectOptions::from_str(&self.through(proxy)).unwrap();
+        let url = options.password(password).to_url_lossy().to_string();
+        (url, password.to_owned())
+    }
+
     /// While this is held no other test migrates: roles belong to the whole cluster, and the program's own lock to
     /// one database.
     pub(super) async fn alone(&self) -> PgConnection {

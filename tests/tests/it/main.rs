@@ -10,6 +10,7 @@
 
 mod answers;
 mod api;
+mod canaries;
 mod chaos;
 mod clock;
 mod disk;
