@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use posthorn_domain::address::EgressPolicy;
+use posthorn_domain::content_type::ContentType;
 use posthorn_domain::event_type::EventType;
 use posthorn_domain::header::CustomHeaders;
 use posthorn_domain::id::TenantId;
@@ -318,7 +319,7 @@ pub fn event(tenant: TenantId, payload: impl Into<Bytes>) -> NewEvent {
     NewEvent {
         tenant,
         event_type: EventType::parse("order.paid").unwrap(),
-        content_type: "application/json".to_owned(),
+        content_type: ContentType::JSON,
         payload: payload.into(),
         occurred_at: None,
         metadata: Metadata::default(),

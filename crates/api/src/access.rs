@@ -82,6 +82,22 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         ],
     },
     Operation {
+        id: "create_raw_event",
+        method: Method::POST,
+        path: "/v1/events/raw",
+        scope: Scope::EventsWrite,
+        problems: &[
+            Problem::PayloadTooLarge,
+            Problem::ParameterMissing,
+            Problem::ParameterInvalid,
+            Problem::EventTypeInvalid,
+            Problem::PayloadTooDeep,
+            Problem::UidInvalid,
+            Problem::UidReused,
+            Problem::Busy,
+        ],
+    },
+    Operation {
         id: "list_events",
         method: Method::GET,
         path: "/v1/events",
@@ -254,13 +270,17 @@ impl Operation {
                 Problem::MalformedJson,
                 Problem::BodyUnreadable,
                 Problem::RequestTimeout,
-                Problem::BodyTooLarge,
                 Problem::ContentTypeUnsupported,
                 Problem::ContentEncodingUnsupported,
-                Problem::FieldUnknown,
-                Problem::FieldMissing,
-                Problem::FieldInvalid,
             ]);
+            if self.takes_fields() {
+                all.extend([
+                    Problem::BodyTooLarge,
+                    Problem::FieldUnknown,
+                    Problem::FieldMissing,
+                    Problem::FieldInvalid,
+                ]);
+            }
             if self.takes_key() {
                 all.extend([
                     Problem::IdempotencyKeyInvalid,
@@ -286,7 +306,12 @@ impl Operation {
     /// Whether its keys are taken with the events that it submits.
     #[must_use]
     pub(crate) fn submits_events(&self) -> bool {
-        self.id == "create_event"
+        ["create_event", "create_raw_event"].contains(&self.id)
+    }
+
+    /// Whether its body is an object with fields of ours.
+    fn takes_fields(&self) -> bool {
+        self.takes_body() && self.id != "create_raw_event"
     }
 
     fn takes_body(&self) -> bool {

@@ -9,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use http::{HeaderMap, Method};
 use http_body_util::BodyExt as _;
+use posthorn_domain::content_type::{ContentType, ContentTypeError};
 use posthorn_domain::limits;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -101,6 +102,29 @@ pub(crate) async fn read_json(
     }
     let (parts, body) = request.into_parts();
     collect(&parts.headers, body, state, limit, too_large).await
+}
+
+/// Reads the body of a request that is a payload itself, and what it says that it is.
+///
+/// # Errors
+/// 415 for an encoding, or a type that payloads do not have, 413 over 1 MiB, 408 after [`limits::BODY_WAIT`], 400 when it
+/// breaks off.
+pub(crate) async fn read_payload(
+    request: Request,
+    state: &ApiState,
+) -> Result<(ContentType, Bytes), Failure> {
+    refuse_headers(request.method(), request.headers())?;
+    let content_type = payload_type(request.headers())?;
+    let (parts, body) = request.into_parts();
+    let bytes = collect(
+        &parts.headers,
+        body,
+        state,
+        limits::PAYLOAD_BYTES,
+        Problem::PayloadTooLarge,
+    )
+    .await?;
+    Ok((content_type, bytes))
 }
 
 /// Understands a JSON text.
@@ -223,6 +247,20 @@ fn refuse_headers(method: &Method, headers: &HeaderMap) -> Result<(), Failure> {
             "send the body as it is, without Content-Encoding",
         ))
     }
+}
+
+/// The one content type of a payload.
+fn payload_type(headers: &HeaderMap) -> Result<ContentType, Failure> {
+    let mut values = headers.get_all(CONTENT_TYPE).iter();
+    // Of two nobody knows which receivers are to be told.
+    let (Some(value), None) = (values.next(), values.next()) else {
+        return Err(Failure::payload_type_unsupported(None));
+    };
+    value
+        .to_str()
+        .map_err(|_| ContentTypeError::Syntax)
+        .and_then(ContentType::parse)
+        .map_err(|error| Failure::payload_type_unsupported(Some(error)))
 }
 
 /// `application/json` in UTF-8; for PATCH also the merge patch's own type (RFC 7396).

@@ -8,10 +8,11 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
+use posthorn_domain::content_type::ContentType;
 use posthorn_domain::event_type::EventType;
 use posthorn_domain::header::CustomHeaders;
 use posthorn_domain::id::TenantId;
-use posthorn_domain::idempotency::IdempotencyKey;
+use posthorn_domain::idempotency::{BodyHash, IdempotencyKey};
 use posthorn_domain::limits;
 use posthorn_domain::metadata::Metadata;
 use posthorn_domain::payload::{self, PayloadError};
@@ -26,9 +27,6 @@ use crate::failure::header_problem;
 use crate::faults::Faults;
 use crate::problem::{Failure, Problem};
 use crate::wire::{Pairs, moment};
-
-/// The media type that a payload given as a JSON value is sent with.
-const PAYLOAD_TYPE: &str = "application/json";
 
 /// What an `Idempotency-Key` of a submission is for.
 pub(crate) const ROUTE: &str = "POST /v1/events";
@@ -80,7 +78,7 @@ pub(crate) fn read(
         return Err(Failure::new(Problem::PayloadTooLarge));
     }
     let mut faults = Faults::default();
-    check_payload(payload, &mut faults)?;
+    check_json(payload, "/payload", &mut faults)?;
     let event_type = faults.keep(
         "/type",
         Problem::EventTypeInvalid,
@@ -104,22 +102,30 @@ pub(crate) fn read(
         (Some(event_type), Some(metadata), Some(headers)) if faults.is_empty() => Ok(NewEvent {
             tenant,
             event_type,
-            content_type: PAYLOAD_TYPE.to_owned(),
+            content_type: ContentType::JSON,
             payload: body.slice_ref(payload),
             occurred_at,
             metadata,
             headers,
-            keys: EventKeys::of(ROUTE, key, uid, body),
+            keys: EventKeys::of(ROUTE, key, uid, || BodyHash::of(body)),
         }),
         _ => Err(faults.into()),
     }
 }
 
-fn check_payload(payload: &[u8], faults: &mut Faults) -> Result<(), Failure> {
+/// Whether a payload, which stands at `pointer` of its body, is JSON that is taken.
+///
+/// # Errors
+/// 400 where it is not JSON. That it is too deep is a fault.
+pub(crate) fn check_json(
+    payload: &[u8],
+    pointer: &str,
+    faults: &mut Faults,
+) -> Result<(), Failure> {
     match payload::check_json(payload) {
         Ok(()) => Ok(()),
         Err(error @ PayloadError::TooDeep(_)) => {
-            faults.add("/payload", Problem::PayloadTooDeep, error.to_string());
+            faults.add(pointer, Problem::PayloadTooDeep, error.to_string());
             Ok(())
         }
         Err(error) => Err(Failure::with_detail(

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
 use http::{Method, StatusCode};
+use posthorn_domain::content_type::{self, ContentTypeError};
 use posthorn_domain::limits;
 
 use crate::access::Operation;
@@ -97,7 +98,8 @@ problems! {
     BodyTooLarge = PAYLOAD_TOO_LARGE, "body_too_large", "The body is too large";
     /// A payload may have 1 MiB (1,048,576 bytes), counted as it stands in the request.
     PayloadTooLarge = PAYLOAD_TOO_LARGE, "payload_too_large", "The payload is too large";
-    /// The body must be sent with `Content-Type: application/json`, in UTF-8.
+    /// The body must be sent with `Content-Type: application/json`, in UTF-8. `POST /v1/events/raw` takes other types, too:
+    /// the detail lists them.
     ContentTypeUnsupported = UNSUPPORTED_MEDIA_TYPE, "content_type_unsupported", "The content type is not supported";
     /// Bodies are taken as they are: send no Content-Encoding, or `identity`.
     ContentEncodingUnsupported = UNSUPPORTED_MEDIA_TYPE, "content_encoding_unsupported", "The content encoding is not supported";
@@ -113,7 +115,7 @@ problems! {
     FieldInvalid = UNPROCESSABLE_ENTITY, "field_invalid", "A field is invalid";
     /// The query has a name that this operation does not know.
     ParameterUnknown = UNPROCESSABLE_ENTITY, "parameter_unknown", "A query parameter is unknown";
-    /// The list needs a filter that is not there.
+    /// A query parameter that is needed is not there: a list's filter, or what `POST /v1/events/raw` is told about its event.
     ParameterMissing = UNPROCESSABLE_ENTITY, "parameter_missing", "A query parameter is missing";
     /// A query parameter has a value that it cannot have, or stands twice.
     ParameterInvalid = UNPROCESSABLE_ENTITY, "parameter_invalid", "A query parameter is invalid";
@@ -309,6 +311,21 @@ impl Failure {
         } else {
             "send the body as JSON in UTF-8 with `Content-Type: application/json`"
         };
+        Self::with_detail(Problem::ContentTypeUnsupported, detail)
+    }
+
+    /// A body that is no payload by its type: its type is refused for this reason, or it has none.
+    #[must_use]
+    pub(crate) fn payload_type_unsupported(reason: Option<ContentTypeError>) -> Self {
+        let reason = reason.map_or_else(
+            || "a payload has one header Content-Type".to_owned(),
+            |reason| reason.to_string(),
+        );
+        let detail = format!(
+            "{reason}; taken are {}, and types that end in {}",
+            content_type::TYPES.join(", "),
+            content_type::SUFFIXES.join(" or ")
+        );
         Self::with_detail(Problem::ContentTypeUnsupported, detail)
     }
 

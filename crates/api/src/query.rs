@@ -1,5 +1,6 @@
 //! Query strings, read strictly: every name is known, stands once, and has a value that it can have.
 
+use std::fmt::Display;
 use std::str::FromStr;
 
 use axum::extract::{FromRequestParts, Query};
@@ -71,13 +72,30 @@ impl Parameters {
     /// As [`Parameters::parsed`], where the list cannot do without it.
     pub(crate) fn needed<T: FromStr>(&mut self, name: &'static str, expected: &str) -> Option<T> {
         if !self.pairs.iter().any(|(key, _)| key == name) {
-            self.fault(
-                name,
-                Problem::ParameterMissing,
-                format!("{name} is needed: {expected}"),
-            );
+            self.missing(name, expected);
         }
         self.parsed(name, expected)
+    }
+
+    /// Notes that the parameter `name` is not there; `expected` says what it is.
+    pub(crate) fn missing(&mut self, name: &str, expected: &str) {
+        self.fault(
+            name,
+            Problem::ParameterMissing,
+            format!("{name} is needed: {expected}"),
+        );
+    }
+
+    /// The value of the parameter `name`, or nothing and a fault.
+    pub(crate) fn keep<T, E: Display>(
+        &mut self,
+        name: &str,
+        problem: Problem,
+        result: Result<T, E>,
+    ) -> Option<T> {
+        result
+            .map_err(|error| self.fault(name, problem, error.to_string()))
+            .ok()
     }
 
     /// The value of `name` as a moment in RFC 3339, to the microsecond.

@@ -70,7 +70,7 @@ fn unquoted(rest: &[u8]) -> Option<String> {
     None
 }
 
-/// SHA-256 of a request's body, byte for byte: the same key with another body is another request.
+/// What a request is told apart by: the same key with another body is another request. SHA-256 of the body, byte for byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BodyHash([u8; 32]);
 
@@ -78,7 +78,22 @@ impl BodyHash {
     /// The hash of a body.
     #[must_use]
     pub fn of(body: &[u8]) -> Self {
-        let hash = digest::digest(&digest::SHA256, body);
+        Self::finished(digest::digest(&digest::SHA256, body))
+    }
+
+    /// The hash of a request that says in other places than its body, too, what it is about. Each part goes in behind its
+    /// length (8 bytes, the highest first), so no two lists of parts read the same.
+    #[must_use]
+    pub fn of_parts(parts: &[&[u8]]) -> Self {
+        let mut context = digest::Context::new(&digest::SHA256);
+        for part in parts {
+            context.update(&(part.len() as u64).to_be_bytes());
+            context.update(part);
+        }
+        Self::finished(context.finish())
+    }
+
+    fn finished(hash: digest::Digest) -> Self {
         Self(hash.as_ref().try_into().unwrap_or_default())
     }
 
@@ -145,5 +160,19 @@ mod tests {
     fn one_other_byte_is_another_hash() {
         assert_ne!(BodyHash::of(b"{}"), BodyHash::of(b"{} "));
         assert_eq!(BodyHash::of(b"").as_bytes()[..4], [0xe3, 0xb0, 0xc4, 0x42]);
+    }
+
+    #[test]
+    fn parts_that_join_to_the_same_bytes_are_another_hash() {
+        let [whole, shifted, more, fewer] = [
+            BodyHash::of_parts(&[b"ab", b"c"]),
+            BodyHash::of_parts(&[b"a", b"bc"]),
+            BodyHash::of_parts(&[b"ab", b"c", b""]),
+            BodyHash::of_parts(&[b"abc"]),
+        ];
+        assert_eq!(whole, BodyHash::of_parts(&[b"ab", b"c"]));
+        for other in [shifted, more, fewer, BodyHash::of(b"abc")] {
+            assert_ne!(whole, other);
+        }
     }
 }

@@ -14,6 +14,7 @@ pub mod address;
 pub mod api_key;
 pub mod circuit;
 pub mod compat;
+pub mod content_type;
 mod crockford;
 pub mod delivery;
 pub mod discreet;

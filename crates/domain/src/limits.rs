@@ -19,6 +19,8 @@ pub const SUBMIT_BODY_BYTES: usize = PAYLOAD_BYTES + 128 * 1024;
 pub const REQUEST_BODY_BYTES: usize = 1024 * 1024;
 /// Bytes of a body over its limit that are still read, and thrown away, so that its sender sees the answer.
 pub const DISCARDED_BODY_BYTES: usize = 16 * 1024 * 1024;
+/// Bytes of a payload's content type. The longest that are in use have less than half as many.
+pub const CONTENT_TYPE_BYTES: usize = 255;
 /// Characters of an event type.
 pub const EVENT_TYPE_CHARS: usize = 128;
 /// Parts of an event type.

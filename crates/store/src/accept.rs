@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
+use posthorn_domain::content_type::ContentType;
 use posthorn_domain::event_type::EventType;
 use posthorn_domain::header::CustomHeaders;
 use posthorn_domain::id::{EndpointId, EventId, TenantId};
@@ -51,8 +52,8 @@ pub struct NewEvent {
     pub tenant: TenantId,
     /// Its type.
     pub event_type: EventType,
-    /// The payload's media type, sent as it stands.
-    pub content_type: String,
+    /// What the payload says that it is, sent as it stands.
+    pub content_type: ContentType,
     /// The payload, byte for byte (INV-3).
     pub payload: Bytes,
     /// When it happened, by the tenant's account.
@@ -116,8 +117,8 @@ pub struct FreshEvent {
     pub id: EventId,
     /// Its type.
     pub event_type: EventType,
-    /// The payload's media type.
-    pub content_type: String,
+    /// What the payload says that it is.
+    pub content_type: ContentType,
     /// The payload.
     pub payload: Bytes,
     /// Its own headers.

@@ -9,6 +9,7 @@ mod events;
 mod idempotent;
 mod key_uses;
 mod objects;
+mod raw;
 mod refusals;
 mod secrets;
 mod signing;

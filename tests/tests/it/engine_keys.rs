@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use posthorn_domain::id::TenantId;
-use posthorn_domain::idempotency::IdempotencyKey;
+use posthorn_domain::idempotency::{BodyHash, IdempotencyKey};
 use posthorn_domain::limits;
 use posthorn_domain::uid::Uid;
 use posthorn_store::accept::{AcceptError, Accepted, EventKeys, NewEvent};
@@ -21,7 +21,9 @@ fn keyed(tenant: TenantId, payload: &str, key: Option<&str>, uid: Option<&str>) 
     let key = key.map(|key| IdempotencyKey::parse(key.as_bytes()).unwrap());
     let uid = uid.map(|uid| Uid::parse(uid).unwrap());
     NewEvent {
-        keys: EventKeys::of("POST /v1/events", key, uid, payload.as_bytes()),
+        keys: EventKeys::of("POST /v1/events", key, uid, || {
+            BodyHash::of(payload.as_bytes())
+        }),
         ..event(tenant, payload.to_owned())
     }
 }

@@ -81,6 +81,16 @@ impl Stage {
         })
         .await
     }
+
+    /// The dead letters, once there are so many.
+    pub(crate) async fn dead_letters(&self, count: usize) -> Vec<Value> {
+        until("dead letters", AMPLE, async || {
+            let letters = self.api.get("/v1/dead-letters").await.expect(200);
+            let letters = letters.list("/data");
+            (letters.len() == count).then(|| letters.to_vec())
+        })
+        .await
+    }
 }
 
 /// Waits until the node knows the key: the command line tells the database, and the node looks there.

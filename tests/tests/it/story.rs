@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::stage::{AMPLE, Stage};
 
 mod bodies;
+mod raw;
 mod verified;
 
 /// As a receiver checks it: Standard Webhooks, the body byte for byte, a clock within five minutes.

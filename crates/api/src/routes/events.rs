@@ -1,6 +1,7 @@
 //! Events: what a tenant submitted.
 
 mod create;
+mod create_raw;
 mod get;
 mod list;
 mod payload;
@@ -21,6 +22,7 @@ use crate::wire::Time;
 pub(super) fn router() -> OpenApiRouter<ApiState> {
     OpenApiRouter::default()
         .routes(routes!(create::create_event, list::list_events))
+        .routes(routes!(create_raw::create_raw_event))
         .routes(routes!(get::get_event))
         .routes(routes!(payload::get_event_payload))
 }
@@ -45,7 +47,7 @@ pub(super) struct Event {
     accepted_at: Time,
     /// Bytes of its payload.
     size: u32,
-    /// The media type of its payload.
+    /// What its payload says that it is, as it was submitted and is sent.
     content_type: String,
     /// The version of its type's schema.
     schema_version: Option<u32>,

@@ -92,6 +92,7 @@ struct Columns<'a> {
     ids: Vec<Uuid>,
     types: Vec<&'a str>,
     occurred: Vec<Option<chrono::DateTime<chrono::Utc>>>,
+    /// What nearly every row would say is not written: NULL is plain JSON.
     content_types: Vec<Option<&'a str>>,
     codecs: Vec<i16>,
     sizes: Vec<i32>,
@@ -130,7 +131,7 @@ impl<'a> Columns<'a> {
             columns.ids.push(row.id.uuid());
             columns.types.push(row.new.event_type.as_str());
             columns.occurred.push(row.new.occurred_at);
-            columns.content_types.push(unusual(&row.new.content_type));
+            columns.content_types.push(row.new.content_type.unusual());
             columns.codecs.push(row.codec);
             columns.sizes.push(count(row.new.payload.len()));
             columns.payloads.push(&row.stored);
@@ -148,11 +149,6 @@ impl<'a> Columns<'a> {
         }
         columns
     }
-}
-
-/// Nearly every payload is JSON, and what nearly every row would say is not written: NULL is that type.
-fn unusual(content_type: &str) -> Option<&str> {
-    (content_type != "application/json").then_some(content_type)
 }
 
 /// The arrays that a flush with keys has besides.

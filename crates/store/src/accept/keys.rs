@@ -33,20 +33,20 @@ pub struct EventKeys {
 }
 
 impl EventKeys {
-    /// The keys of a submission through `route`, such as `POST /v1/events`; `None` where it has neither. The body's
-    /// hash is only worked out where there is one.
+    /// The keys of a submission through `route`, such as `POST /v1/events`; `None` where it has neither. What tells it from
+    /// others is only worked out where there is one.
     #[must_use]
     pub fn of(
         route: &'static str,
         key: Option<IdempotencyKey>,
         uid: Option<Uid>,
-        body: &[u8],
+        body_hash: impl FnOnce() -> BodyHash,
     ) -> Option<Self> {
         (key.is_some() || uid.is_some()).then(|| Self {
             route,
             key,
             uid,
-            body_hash: BodyHash::of(body),
+            body_hash: body_hash(),
         })
     }
 
@@ -66,7 +66,7 @@ impl EventKeys {
         self.key.as_ref()
     }
 
-    /// SHA-256 of the request's body.
+    /// What tells the request from others.
     pub(super) const fn body_hash(&self) -> &BodyHash {
         &self.body_hash
     }

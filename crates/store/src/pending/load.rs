@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
+use posthorn_domain::content_type::ContentType;
 use posthorn_domain::delivery::Trigger;
 use posthorn_domain::id::ReplayId;
 use posthorn_domain::limits;
@@ -30,8 +31,8 @@ pub struct Loaded {
     pub replay: Option<ReplayId>,
     /// The event's type.
     pub event_type: String,
-    /// The payload's media type.
-    pub content_type: String,
+    /// What the payload says that it is.
+    pub content_type: ContentType,
     /// The payload.
     pub payload: Bytes,
     /// The event's own headers, a JSON object of strings.
@@ -209,7 +210,7 @@ fn judge(due: &Due, row: Row) -> Load {
         trigger,
         replay: row.replay_id.map(ReplayId::from_uuid),
         event_type,
-        content_type,
+        content_type: ContentType::kept(content_type),
         payload,
         headers: row.headers,
     }))

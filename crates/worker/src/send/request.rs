@@ -4,6 +4,7 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use http::header::{ACCEPT, CONTENT_TYPE, LOCATION, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use posthorn_domain::content_type::ContentType;
 use posthorn_domain::header::CustomHeaders;
 use posthorn_domain::id::EventId;
 use posthorn_domain::signature::signature_header;
@@ -16,7 +17,7 @@ const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
 /// What the event brings.
 pub(super) struct Content {
-    pub(super) media_type: String,
+    pub(super) media_type: ContentType,
     pub(super) payload: Bytes,
     pub(super) headers: CustomHeaders,
 }
@@ -33,7 +34,10 @@ pub(super) fn headers(
     at: DateTime<Utc>,
 ) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::with_capacity(8 + config.headers.len() + content.headers.len());
-    headers.insert(CONTENT_TYPE, value("content-type", &content.media_type)?);
+    headers.insert(
+        CONTENT_TYPE,
+        value("content-type", content.media_type.as_str())?,
+    );
     headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
     headers.insert(
         USER_AGENT,

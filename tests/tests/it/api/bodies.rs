@@ -159,10 +159,10 @@ async fn an_idempotency_key_is_refused_where_it_would_be_ignored() {
     assert_eq!(kept["description"], endpoint["description"]);
 }
 
-const CHUNK: usize = 64 * 1024;
+pub(super) const CHUNK: usize = 64 * 1024;
 
 /// A body that fails the test when it is read.
-fn unreadable() -> Body {
+pub(super) fn unreadable() -> Body {
     let frames = futures_util::stream::poll_fn(
         |_| -> std::task::Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
             panic!("the body was read")
@@ -172,7 +172,7 @@ fn unreadable() -> Body {
 }
 
 /// A body without end, and how many bytes of it were read.
-fn endless() -> (Body, std::sync::Arc<std::sync::atomic::AtomicUsize>) {
+pub(super) fn endless() -> (Body, std::sync::Arc<std::sync::atomic::AtomicUsize>) {
     let counted = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counter = counted.clone();
     let frames = futures_util::stream::poll_fn(move |_| {

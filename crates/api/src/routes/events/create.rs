@@ -3,9 +3,10 @@
 use axum::extract::{Request, State};
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, StatusCode};
-use posthorn_domain::idempotency::{BodyHash, IdempotencyKey};
+use posthorn_domain::idempotency::BodyHash;
 use posthorn_domain::limits;
-use posthorn_store::accept::EventKeys;
+use posthorn_domain::uid::Uid;
+use posthorn_store::accept::{Accepted, EventKeys, NewEvent};
 use posthorn_store::idempotent::{KeyedRequest, event_key_is_reused};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -89,25 +90,50 @@ pub(crate) async fn submit(
         Ok(event) => event,
         // Boxed, as every rare step on the way of an event: its future would be carried along, and moved, with all.
         Err(failure) => {
-            return Err(Box::pin(key_first(state, caller, key, &body, failure)).await);
+            let keyed = key.map(|key| KeyedRequest {
+                scope: caller.tenant(),
+                route: envelope::ROUTE.to_owned(),
+                key,
+                body_hash: BodyHash::of(&body),
+            });
+            return Err(Box::pin(key_first(state, keyed, failure)).await);
         }
     };
-    let type_ = event.event_type.as_str().to_owned();
-    let uid = event.keys.as_ref().and_then(EventKeys::uid).cloned();
+    let submission = Submission::of(&event);
     let accepted = state.acceptor().accept(event).await?;
-    let answer = EventAccepted {
-        id: accepted.id.to_string(),
-        uid: uid.map(String::from),
-        type_,
-        accepted_at: Time(accepted.accepted_at),
-        matched: accepted.deliveries_count > 0,
-        deliveries_count: accepted.deliveries_count,
-    };
-    // Into room enough: a serializer that asks for it piece by piece is dear beside what it writes.
-    let mut body = Vec::with_capacity(ANSWER_BYTES);
-    serde_json::to_writer(&mut body, &answer).map_err(Failure::internal)?;
-    let replayed = accepted.replayed.then(replayed);
-    Ok((StatusCode::ACCEPTED, JSON, replayed, body))
+    submission.answered(accepted)
+}
+
+/// What of a submission its answer repeats.
+pub(super) struct Submission {
+    type_: String,
+    uid: Option<Uid>,
+}
+
+impl Submission {
+    pub(super) fn of(event: &NewEvent) -> Self {
+        Self {
+            type_: event.event_type.as_str().to_owned(),
+            uid: event.keys.as_ref().and_then(EventKeys::uid).cloned(),
+        }
+    }
+
+    /// What is said once the event is durable.
+    pub(super) fn answered(self, accepted: Accepted) -> Result<Submitted, Failure> {
+        let answer = EventAccepted {
+            id: accepted.id.to_string(),
+            uid: self.uid.map(String::from),
+            type_: self.type_,
+            accepted_at: Time(accepted.accepted_at),
+            matched: accepted.deliveries_count > 0,
+            deliveries_count: accepted.deliveries_count,
+        };
+        // Into room enough: a serializer that asks for it piece by piece is dear beside what it writes.
+        let mut body = Vec::with_capacity(ANSWER_BYTES);
+        serde_json::to_writer(&mut body, &answer).map_err(Failure::internal)?;
+        let replayed = accepted.replayed.then(replayed);
+        Ok((StatusCode::ACCEPTED, JSON, replayed, body))
+    }
 }
 
 /// What is said of an event that is durable.
@@ -118,22 +144,15 @@ pub(crate) type Submitted = (
     Vec<u8>,
 );
 
-/// What is said of a submission that is refused for its content: that its key stands for another one comes first.
-async fn key_first(
+/// What is said of a submission that is refused for its content: that its key, if it has one, stands for another one comes
+/// first.
+pub(super) async fn key_first(
     state: &ApiState,
-    caller: &Caller,
-    key: Option<IdempotencyKey>,
-    body: &[u8],
+    keyed: Option<KeyedRequest>,
     failure: Failure,
 ) -> Failure {
-    let Some(key) = key else { return failure };
-    let request = KeyedRequest {
-        scope: caller.tenant(),
-        route: envelope::ROUTE.to_owned(),
-        key,
-        body_hash: BodyHash::of(body),
-    };
-    match event_key_is_reused(state.database(), &request).await {
+    let Some(keyed) = keyed else { return failure };
+    match event_key_is_reused(state.database(), &keyed).await {
         Ok(true) => Failure::new(Problem::IdempotencyKeyReused),
         // A database that does not answer makes the fault no other one.
         Ok(false) | Err(_) => failure,

@@ -14,7 +14,7 @@ use crate::authenticate::Caller;
 use crate::problem::{Failure, Problem};
 use crate::query::NoQuery;
 use crate::state::ApiState;
-use crate::wire::Id;
+use crate::wire::{Binary, Id};
 
 /// Get an event's payload.
 ///
@@ -26,7 +26,7 @@ use crate::wire::Id;
     operation_id = "get_event_payload",
     tag = "events",
     params(("id" = String, Path, description = "The event's id.")),
-    responses((status = 200, description = "The payload.", body = Vec<u8>, content_type = "application/octet-stream"))
+    responses((status = 200, description = "The payload.", body = inline(Binary), content_type = "application/octet-stream"))
 )]
 pub(super) async fn get_event_payload(
     State(state): State<ApiState>,

@@ -3,6 +3,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use posthorn_domain::content_type::ContentType;
 use posthorn_domain::event_type::EventType;
 use posthorn_domain::header::CustomHeaders;
 use posthorn_domain::id::EventId;
@@ -29,7 +30,7 @@ fn put(queue: &Queue, of: TenantId, n: u128, payload: usize) -> Result<(), Accep
         new: NewEvent {
             tenant: of,
             event_type: EventType::parse("a").unwrap(),
-            content_type: "application/json".to_owned(),
+            content_type: ContentType::JSON,
             payload: bytes.clone(),
             occurred_at: None,
             metadata: Metadata::default(),

@@ -3,6 +3,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use chrono::DateTime;
+use posthorn_domain::content_type::ContentType;
 use posthorn_domain::event_type::EventType;
 use posthorn_domain::header::CustomHeaders;
 use posthorn_domain::id::{EndpointId, EventId, TenantId};
@@ -46,7 +47,7 @@ fn fresh(key: DeliveryKey, bytes: usize) -> Item {
         tenant: key.tenant,
         id: key.event,
         event_type: EventType::parse("order.paid").unwrap(),
-        content_type: "application/json".to_owned(),
+        content_type: ContentType::JSON,
         payload: Bytes::from_static(&PAYLOAD[..bytes]),
         headers: CustomHeaders::default(),
         endpoints: vec![key.endpoint],
