@@ -267,6 +267,8 @@ CREATE TABLE public.endpoints (
     compat_header text,
     compat_sealed bytea,
     compat_key_id text,
+    body text DEFAULT 'payload'::text NOT NULL,
+    CONSTRAINT endpoint_body_is_known CHECK ((body = ANY (ARRAY['payload'::text, 'standard'::text]))),
     CONSTRAINT endpoint_burst_is_1_to_10000 CHECK (((rate_burst >= 1) AND (rate_burst <= 10000))),
     CONSTRAINT endpoint_compat_is_whole CHECK (((num_nulls(compat_kind, compat_sealed, compat_key_id) = ANY (ARRAY[0, 3])) AND ((compat_header IS NULL) OR (compat_kind IS NOT NULL)))),
     CONSTRAINT endpoint_compat_kind_is_known CHECK ((compat_kind = ANY (ARRAY['github'::text, 'stripe'::text, 'hmac_sha256'::text]))),

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use posthorn_domain::api_key::Environment;
+use posthorn_domain::body::BodyForm;
 use posthorn_domain::endpoint::{EndpointState, KeepResponses, SigningScheme};
 use posthorn_domain::event_type::EventTypePattern;
 use posthorn_domain::header::CustomHeaders;
@@ -146,6 +147,7 @@ impl Tenants {
             signing_schemes: vec![SigningScheme::V1],
             header_prefix: HeaderPrefix::default(),
             compat: None,
+            body: BodyForm::Payload,
             keep_responses: KeepResponses::Failures,
             metadata: Metadata::default(),
             state: EndpointState::Enabled,

@@ -121,6 +121,8 @@ pub struct FreshEvent {
     pub content_type: ContentType,
     /// The payload.
     pub payload: Bytes,
+    /// When it happened, by its tenant's account.
+    pub occurred_at: Option<DateTime<Utc>>,
     /// Its own headers.
     pub headers: CustomHeaders,
     /// The endpoints that this node sends it to.
@@ -137,6 +139,12 @@ pub struct FreshEvent {
 }
 
 impl FreshEvent {
+    /// When it happened: when it was accepted, where its tenant does not say.
+    #[must_use]
+    pub fn happened_at(&self) -> DateTime<Utc> {
+        self.occurred_at.unwrap_or_else(|| self.id.minted_at())
+    }
+
     /// The database has acknowledged that `deliveries` of this event are resolved or pending.
     pub fn resolved(&self, deliveries: usize) {
         self.stream.open().resolved(self.id, deliveries);
@@ -224,7 +232,7 @@ impl Acceptor {
         }
         let snapshot = inner.cache.snapshot();
         let tenant = snapshot.tenant(new.tenant).ok_or(AcceptError::TenantGone)?;
-        let endpoints = tenant.matching(&new.event_type);
+        let endpoints = tenant.matching(&new.event_type, &new.content_type);
         let handovers = handover::of(tenant, &endpoints, &inner.shards);
         // Room first, the id last: once an id is open its row must reach the batcher.
         let bytes = queue::weight(new.payload.len(), endpoints.len(), new.keys.is_some());

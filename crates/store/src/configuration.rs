@@ -13,7 +13,9 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use chrono::{DateTime, Utc};
 use posthorn_domain::api_key::Environment;
+use posthorn_domain::body::BodyForm;
 use posthorn_domain::compat::Compat;
+use posthorn_domain::content_type::ContentType;
 use posthorn_domain::endpoint::{EndpointState, KeepResponses};
 use posthorn_domain::event_type::{EventType, EventTypePattern};
 use posthorn_domain::header::CustomHeaders;
@@ -65,6 +67,8 @@ pub struct EndpointConfig {
     pub timeout: Duration,
     /// Statuses that end a delivery at once.
     pub fatal_statuses: Vec<u16>,
+    /// What its requests carry.
+    pub body: BodyForm,
     /// Which answers are kept.
     pub keep_responses: KeepResponses,
     /// What people set.
@@ -98,6 +102,8 @@ pub struct EndpointEntry {
     /// How many requests may be under way over all nodes; `None`: [`posthorn_domain::limits::IN_FLIGHT_PER_ENDPOINT`]
     /// on each.
     pub max_in_flight: Option<u32>,
+    /// What its requests carry: an event that they cannot is not for it.
+    pub body: BodyForm,
     /// Names the row of `endpoint_versions`.
     pub config_seq: i64,
     /// Ready, or the reason in words that name no secret.
@@ -156,10 +162,10 @@ impl TenantConfig {
         self.has_strict
     }
 
-    /// Its endpoints that want events of this type, each once, in the order of their ids: enabled and
-    /// paused ones; a disabled one is not matched.
+    /// Its endpoints that want events of this type and can be sent such payloads, each once, in the order of their ids: enabled
+    /// and paused ones; a disabled one is not matched.
     #[must_use]
-    pub fn matching(&self, event_type: &EventType) -> Vec<EndpointId> {
+    pub fn matching(&self, event_type: &EventType, content_type: &ContentType) -> Vec<EndpointId> {
         let exact = self
             .exact
             .get(event_type.as_str())
@@ -174,6 +180,13 @@ impl TenantConfig {
         let mut matched: Vec<_> = exact.chain(wild).collect();
         matched.sort_unstable();
         matched.dedup();
+        // Whatever the form, JSON can be sent in it: nearly no event comes here.
+        if !content_type.is_json() {
+            matched.retain(|id| {
+                let endpoint = self.endpoints.get(id);
+                endpoint.is_some_and(|endpoint| endpoint.body.carries(content_type))
+            });
+        }
         matched
     }
 }

@@ -83,7 +83,6 @@ struct Prepared {
     key: DeliveryKey,
     source: Source,
     content: Content,
-    event_type: String,
     n: u32,
     step: u32,
     ends_at: DateTime<Utc>,
@@ -230,11 +229,12 @@ impl Sender {
                 key: item.key(),
                 source: Source::Fresh,
                 content: Content {
+                    event_type: event.event_type.as_str().to_owned(),
+                    happened_at: event.happened_at(),
                     media_type: event.content_type.clone(),
                     payload: event.payload.clone(),
                     headers: event.headers.clone(),
                 },
-                event_type: event.event_type.as_str().to_owned(),
                 n: 1,
                 step: 0,
                 ends_at: event.id.minted_at() + entry.max_age,
@@ -274,11 +274,12 @@ impl Sender {
             key: due.key,
             source: Source::Pending,
             content: Content {
+                event_type: loaded.event_type,
+                happened_at: loaded.happened_at,
                 media_type: loaded.content_type,
                 payload: loaded.payload,
                 headers,
             },
-            event_type: loaded.event_type,
             n: loaded.n,
             step: loaded.step,
             ends_at: loaded.ends_at,
@@ -374,11 +375,15 @@ impl Sender {
     }
 
     async fn send(&self, prepared: &Prepared, config: &EndpointConfig, at: DateTime<Utc>) -> Came {
-        let headers = match request::headers(prepared.key.event, &prepared.content, config, at) {
-            Ok(headers) => headers,
+        let content = &prepared.content;
+        let made = request::body(content, config.body).and_then(|body| {
+            request::headers(prepared.key.event, (content, &body), config, at)
+                .map(|headers| (headers, body))
+        });
+        let (headers, body) = match made {
+            Ok(made) => made,
             Err(reason) => return Came::failed(ErrorKind::Config, reason),
         };
-        let body = prepared.content.payload.clone();
         let outgoing = Outgoing {
             url: &config.url,
             headers,
@@ -494,7 +499,7 @@ impl Sender {
             attempt: Box::new(attempt),
             source: prepared.source,
             consequence,
-            event_type: prepared.event_type,
+            event_type: prepared.content.event_type,
             application: None,
         }
     }

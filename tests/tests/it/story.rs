@@ -11,6 +11,7 @@ use crate::stage::{AMPLE, Stage};
 
 mod bodies;
 mod raw;
+mod standard;
 mod verified;
 
 /// As a receiver checks it: Standard Webhooks, the body byte for byte, a clock within five minutes.

@@ -193,6 +193,7 @@ fn the_committed_document_is_the_one_that_the_program_serves() {
 /// The words in the document are spelled there and in `domain`; neither may lead.
 #[test]
 fn the_words_of_the_document_are_those_of_the_domain() {
+    use posthorn_domain::body::BodyForm;
     use posthorn_domain::delivery::{Cause, DeliveryState, ErrorKind, Trigger};
     use posthorn_domain::endpoint::{EndpointState, KeepResponses};
     use posthorn_domain::retry::Preset;
@@ -204,10 +205,12 @@ fn the_words_of_the_document_are_those_of_the_domain() {
     }
     let schemas = document()["components"]["schemas"].clone();
     assert_eq!(schemas["EndpointState"]["enum"], words(EndpointState::ALL));
+    assert_eq!(schemas["BodyForm"]["enum"], words(BodyForm::ALL));
     assert_eq!(schemas["KeepResponses"]["enum"], words(KeepResponses::ALL));
     assert_eq!(schemas["Preset"]["enum"], words(Preset::ALL));
     let known =
         |schema: &str, field: &str| schemas[schema]["properties"][field]["x-known-values"].clone();
+    assert_eq!(known("Endpoint", "body"), words(BodyForm::ALL));
     assert_eq!(known("Delivery", "state"), words(DeliveryState::ALL));
     assert_eq!(known("DeadLetter", "cause"), words(Cause::ALL));
     assert_eq!(known("AttemptError", "kind"), words(ErrorKind::ALL));

@@ -76,8 +76,9 @@ pub(super) struct Endpoint {
     fatal_statuses: Vec<u16>,
     /// How requests are signed.
     signing: Signing,
-    /// The form of the body; null: the payload as it is.
-    body: Option<String>,
+    /// What its requests carry: the payload as it is, or the envelope `{"type", "timestamp", "data"}` around it.
+    #[schema(extensions(("x-known-values" = json!(["payload", "standard"]))))]
+    body: &'static str,
     /// Which answers are kept with their attempts.
     #[schema(extensions(("x-known-values" = json!(["failures", "all", "none"]))))]
     keep_responses: &'static str,
@@ -234,7 +235,7 @@ impl From<read::Endpoint> for Endpoint {
                 header_prefix: endpoint.header_prefix.as_str().to_owned(),
                 compat: endpoint.compat.as_ref().map(Compat::from),
             },
-            body: None,
+            body: endpoint.body.as_str(),
             keep_responses: endpoint.keep_responses.as_str(),
             operational: None,
             dead_letter_replay_after_s: None,

@@ -327,7 +327,7 @@ impl Lane {
         for mut row in rows {
             match snapshot.tenant(row.new.tenant) {
                 Some(tenant) => {
-                    row.endpoints = tenant.matching(&row.new.event_type);
+                    row.endpoints = tenant.matching(&row.new.event_type, &row.new.content_type);
                     row.handovers = handover::of(tenant, &row.endpoints, &self.shards);
                     row.has_strict = tenant.has_strict();
                     row.matched = snapshot.seq();
@@ -369,6 +369,7 @@ impl Lane {
             event_type: row.new.event_type,
             content_type: row.new.content_type,
             payload: row.new.payload,
+            occurred_at: row.new.occurred_at,
             headers: row.new.headers,
             endpoints: own,
             handed_over,

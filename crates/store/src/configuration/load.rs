@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use posthorn_domain::api_key::Environment;
+use posthorn_domain::body::BodyForm;
 use posthorn_domain::compat::{Compat, CompatSecret};
 use posthorn_domain::endpoint::{EndpointState, KeepResponses};
 use posthorn_domain::event_type::EventTypePattern;
@@ -257,6 +258,7 @@ struct EndpointRow {
     compat_header: Option<String>,
     compat_key_id: Option<String>,
     compat_sealed: Option<Vec<u8>>,
+    body: String,
     keep_responses: String,
     state: String,
     config_seq: i64,
@@ -273,7 +275,7 @@ async fn read_endpoints(
         EndpointRow,
         "SELECT tenant_id, id, url, event_types, headers_key_id, headers_sealed, retry_policy, max_age_s, rate_per_second,
                 rate_burst, max_in_flight, timeout_ms, fatal_statuses, header_prefix, compat_kind, compat_header, compat_key_id,
-                compat_sealed, keep_responses, state, config_seq
+                compat_sealed, body, keep_responses, state, config_seq
          FROM endpoints
          WHERE deleted_at IS NULL AND ($1::uuid[] IS NULL OR tenant_id = ANY ($1))",
         named,
@@ -325,6 +327,7 @@ fn entry(row: &EndpointRow, sealed: &[SealedSecret], ring: &KeyRing) -> Endpoint
         max_in_flight: row
             .max_in_flight
             .and_then(|limit| u32::try_from(limit).ok()),
+        body: BodyForm::from_str(&row.body).unwrap_or(BodyForm::Payload),
         config_seq: row.config_seq,
         config,
     }
@@ -352,6 +355,7 @@ fn understand(
             .iter()
             .filter_map(|status| u16::try_from(*status).ok())
             .collect(),
+        body: BodyForm::from_str(&row.body).map_err(|_| unreadable("body"))?,
         keep_responses: KeepResponses::from_str(&row.keep_responses).unwrap_or(KeepResponses::None),
         state: EndpointState::from_str(&row.state).unwrap_or(EndpointState::Disabled),
         secrets: open_secrets(row, sealed, ring)?,

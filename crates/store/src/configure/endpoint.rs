@@ -7,6 +7,7 @@ mod secrets;
 mod write;
 
 pub use merge::{Changes, CompatChanges, EndpointPatch, HeaderChanges, Patch, RateChanges};
+use posthorn_domain::body::BodyForm;
 use posthorn_domain::compat::Compat;
 use posthorn_domain::endpoint::{EndpointState, KeepResponses, SigningScheme};
 use posthorn_domain::event_type::EventTypePattern;
@@ -60,6 +61,8 @@ pub struct NewEndpoint {
     pub header_prefix: HeaderPrefix,
     /// A further signature in the form of others.
     pub compat: Option<Compat>,
+    /// What its requests carry.
+    pub body: BodyForm,
     /// Which answers are kept.
     pub keep_responses: KeepResponses,
     /// Pairs that are shown and never sent.
@@ -249,6 +252,7 @@ fn as_endpoint(
         signing_schemes: new.signing_schemes,
         header_prefix: new.header_prefix,
         compat: new.compat.map(|compat| compat.form),
+        body: new.body,
         keep_responses: new.keep_responses,
         metadata: serde_json::to_string(&new.metadata)?,
         state: new.state,

@@ -35,6 +35,8 @@ pub struct Loaded {
     pub content_type: ContentType,
     /// The payload.
     pub payload: Bytes,
+    /// When the event happened: when it was accepted, where its tenant does not say.
+    pub happened_at: DateTime<Utc>,
     /// The event's own headers, a JSON object of strings.
     pub headers: Option<String>,
 }
@@ -76,6 +78,7 @@ struct Row {
     codec: Option<i16>,
     size: Option<i32>,
     payload: Option<Vec<u8>>,
+    occurred_at: Option<DateTime<Utc>>,
     headers: Option<String>,
 }
 
@@ -148,10 +151,14 @@ async fn read(connection: &mut PgConnection, rows: &[Due]) -> Result<Vec<Row>, D
                    LIMIT 1
                ) AS success ON true
                LEFT JOIN LATERAL (
-                   SELECT type, coalesce(content_type, 'application/json') AS content_type, codec, size, payload, headers FROM events
+                   SELECT type, coalesce(content_type, 'application/json') AS content_type, codec, size, payload, occurred_at,
+                          headers
+                   FROM events
                    WHERE events.tenant_id = p.tenant_id AND events.id = p.event_id
                    UNION ALL
-                   SELECT type, coalesce(content_type, 'application/json') AS content_type, codec, size, payload, headers FROM kept_events
+                   SELECT type, coalesce(content_type, 'application/json') AS content_type, codec, size, payload, occurred_at,
+                          headers
+                   FROM kept_events
                    WHERE kept_events.tenant_id = p.tenant_id AND kept_events.id = p.event_id
                    LIMIT 1
                ) AS e ON true
@@ -162,7 +169,8 @@ async fn read(connection: &mut PgConnection, rows: &[Due]) -> Result<Vec<Row>, D
            )
            SELECT ord AS "ord!", step AS "step!", ends_at AS "ends_at!", ends_at <= now() AS "expired!", why AS "why!",
                   replay_id, void AS "void!", fits AS "fits!", type AS "event_type?", content_type AS "content_type?",
-                  codec AS "codec?", size AS "size?", CASE WHEN fits THEN payload END AS "payload?", headers AS "headers?"
+                  codec AS "codec?", size AS "size?", CASE WHEN fits THEN payload END AS "payload?",
+                  occurred_at AS "occurred_at?", headers AS "headers?"
            FROM weighed"#,
         &keys.tenants,
         &keys.endpoints,
@@ -212,6 +220,7 @@ fn judge(due: &Due, row: Row) -> Load {
         event_type,
         content_type: ContentType::kept(content_type),
         payload,
+        happened_at: row.occurred_at.unwrap_or_else(|| due.key.event.minted_at()),
         headers: row.headers,
     }))
 }

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
+use posthorn_domain::body::BodyForm;
 use posthorn_domain::compat::CompatForm;
 use posthorn_domain::endpoint::{EndpointState, KeepResponses, SigningScheme, StateCause};
 use posthorn_domain::id::EndpointId;
@@ -53,6 +54,8 @@ pub struct Endpoint {
     pub header_prefix: HeaderPrefix,
     /// A further signature in the form of others.
     pub compat: Option<CompatForm>,
+    /// What its requests carry.
+    pub body: BodyForm,
     /// Which answers are kept.
     pub keep_responses: KeepResponses,
     /// A JSON object of strings.
@@ -126,6 +129,7 @@ pub(crate) struct EndpointRow {
     pub(crate) compat_header: Option<String>,
     pub(crate) compat_key_id: Option<String>,
     pub(crate) compat_sealed: Option<Vec<u8>>,
+    pub(crate) body: String,
     pub(crate) keep_responses: String,
     pub(crate) metadata: String,
     pub(crate) state: String,
@@ -171,6 +175,7 @@ impl EndpointRow {
             header_prefix: HeaderPrefix::parse(&self.header_prefix)
                 .map_err(|_| DatabaseError::Unreadable("the endpoint's header_prefix"))?,
             compat: compat_form(self.compat_kind.as_deref(), self.compat_header.as_deref())?,
+            body: word(&self.body, "the endpoint's body")?,
             keep_responses: word(&self.keep_responses, "the endpoint's keep_responses")?,
             metadata: self.metadata,
             state: word(&self.state, "the endpoint's state")?,
@@ -229,7 +234,7 @@ pub async fn endpoints(
                 "SELECT id, uid, url, description, event_types, header_names, headers_key_id, headers_sealed,
                         retry_policy, max_age_s, max_age_given, rate_per_second, rate_burst, max_in_flight, timeout_ms,
                         fatal_statuses, signing_schemes, header_prefix, compat_kind, compat_header, compat_key_id, compat_sealed,
-                        keep_responses, metadata, state, state_cause, state_reason, created_at, updated_at
+                        body, keep_responses, metadata, state, state_cause, state_reason, created_at, updated_at
                  FROM endpoints
                  WHERE tenant_id = $1 AND id >= $2 AND id < $3 AND deleted_at IS NULL
                  ORDER BY id " + $direction + "
@@ -285,7 +290,7 @@ pub(crate) async fn find_endpoint(
         "SELECT id, uid, url, description, event_types, header_names, headers_key_id, headers_sealed,
                 retry_policy, max_age_s, max_age_given, rate_per_second, rate_burst, max_in_flight, timeout_ms,
                 fatal_statuses, signing_schemes, header_prefix, compat_kind, compat_header, compat_key_id, compat_sealed,
-                keep_responses, metadata, state, state_cause, state_reason, created_at, updated_at
+                body, keep_responses, metadata, state, state_cause, state_reason, created_at, updated_at
          FROM endpoints
          WHERE tenant_id = $1 AND (id = $2 OR uid = $3) AND deleted_at IS NULL",
         scope.tenant().uuid(),
@@ -309,7 +314,7 @@ pub(crate) async fn endpoint_for_update(
         "SELECT id, uid, url, description, event_types, header_names, headers_key_id, headers_sealed,
                 retry_policy, max_age_s, max_age_given, rate_per_second, rate_burst, max_in_flight, timeout_ms,
                 fatal_statuses, signing_schemes, header_prefix, compat_kind, compat_header, compat_key_id, compat_sealed,
-                keep_responses, metadata, state, state_cause, state_reason, created_at, updated_at
+                body, keep_responses, metadata, state, state_cause, state_reason, created_at, updated_at
          FROM endpoints
          WHERE tenant_id = $1 AND (id = $2 OR uid = $3) AND deleted_at IS NULL
          FOR UPDATE",

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use http::header::{ACCEPT, CONTENT_TYPE, LOCATION, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use posthorn_domain::body::{self, BodyForm};
 use posthorn_domain::content_type::ContentType;
 use posthorn_domain::header::CustomHeaders;
 use posthorn_domain::id::EventId;
@@ -17,33 +18,55 @@ const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
 /// What the event brings.
 pub(super) struct Content {
+    pub(super) event_type: String,
+    pub(super) happened_at: DateTime<Utc>,
     pub(super) media_type: ContentType,
     pub(super) payload: Bytes,
     pub(super) headers: CustomHeaders,
 }
 
-/// The headers of one attempt, made when it is sent: signed now, with the secrets in force now. Then the endpoint's own,
-/// then the event's where the endpoint has none of that name.
+/// The body of every attempt: the same bytes as long as the endpoint wants the same form.
+///
+/// # Errors
+/// In words for the tenant, where the payload cannot be sent in that form. The event was matched before the endpoint wanted it.
+pub(super) fn body(content: &Content, form: BodyForm) -> Result<Bytes, String> {
+    if !form.carries(&content.media_type) {
+        return Err(format!(
+            "the endpoint's body is `{form}`, which carries JSON alone, and this event's payload is {}",
+            content.media_type.as_str()
+        ));
+    }
+    Ok(match form {
+        BodyForm::Payload => content.payload.clone(),
+        BodyForm::Standard => {
+            body::standard(&content.event_type, content.happened_at, &content.payload).into()
+        }
+    })
+}
+
+/// The headers of one attempt with this body, made when it is sent: signed now, with the secrets in force now. Then the
+/// endpoint's own, then the event's where the endpoint has none of that name.
 ///
 /// # Errors
 /// In words for the tenant, where a header or secret cannot be used.
 pub(super) fn headers(
     event: EventId,
-    content: &Content,
+    (content, body): (&Content, &[u8]),
     config: &EndpointConfig,
     at: DateTime<Utc>,
 ) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::with_capacity(8 + config.headers.len() + content.headers.len());
-    headers.insert(
-        CONTENT_TYPE,
-        value("content-type", content.media_type.as_str())?,
-    );
+    let content_type = match config.body {
+        BodyForm::Payload => content.media_type.as_str(),
+        BodyForm::Standard => ContentType::JSON.as_str(),
+    };
+    headers.insert(CONTENT_TYPE, value("content-type", content_type)?);
     headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
     headers.insert(
         USER_AGENT,
         HeaderValue::from_static(concat!("Posthorn/", env!("CARGO_PKG_VERSION"))),
     );
-    sign(&mut headers, event, &content.payload, config, at)?;
+    sign(&mut headers, event, body, config, at)?;
     // An event's header may have a name that a signature has at this endpoint: the signature's stands.
     let taken = |own: &str| {
         let signing = config.signing.as_deref();
@@ -64,7 +87,7 @@ pub(super) fn headers(
 fn sign(
     headers: &mut HeaderMap,
     event: EventId,
-    payload: &[u8],
+    body: &[u8],
     config: &EndpointConfig,
     at: DateTime<Utc>,
 ) -> Result<(), String> {
@@ -79,7 +102,7 @@ fn sign(
     if in_force.is_empty() {
         return Err("the endpoint has no signing secret in force".to_owned());
     }
-    let signature = signature_header(&in_force, &id, timestamp, payload);
+    let signature = signature_header(&in_force, &id, timestamp, body);
     let [id_name, timestamp_name, signature_name] = match config.signing.as_deref() {
         None => [ID, TIMESTAMP, SIGNATURE],
         Some(Signing { headers: names, .. }) => [
@@ -94,7 +117,7 @@ fn sign(
     let compat = config.signing.as_deref();
     if let Some(compat) = compat.and_then(|signing| signing.compat.as_ref()) {
         let header = compat.form.header();
-        let signature = compat.sign(timestamp, payload);
+        let signature = compat.sign(timestamp, body);
         headers.insert(name(header)?, value(header, &signature)?);
     }
     Ok(())

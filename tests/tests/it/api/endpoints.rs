@@ -76,6 +76,7 @@ async fn a_made_endpoint_has_its_defaults_and_says_where_it_is() {
         (&made["state"], &made["keep_responses"]),
         (&json!("enabled"), &json!("failures"))
     );
+    assert_eq!(made["body"], "payload");
     assert_eq!(made["health"]["status"], "ok");
     let read = program
         .get(&format!("{ENDPOINTS}/{}", text(&made, "id")))
@@ -94,7 +95,6 @@ async fn fields_that_are_not_built_or_not_there_are_refused_and_named() {
         "urll",
         "filter",
         "application",
-        "body",
         "operational",
         "dead_letter_replay_after_s",
     ] {
@@ -404,4 +404,45 @@ async fn endpoints_are_walked_both_ways() {
         program.endpoint(json!({})).await;
     }
     assert_eq!(program.walk("/v1/endpoints?limit=2").await.len(), 5);
+}
+
+#[tokio::test]
+async fn the_form_of_a_body_is_set_changed_and_read_back() {
+    let api = Api::start().await;
+    let program = api.program().await;
+    let made = program.endpoint(json!({ "body": "standard" })).await;
+    let path = format!("{ENDPOINTS}/{}", text(&made, "id"));
+    let read = program.get(&path).await.expect(200);
+    let listed = program.get(ENDPOINTS).await.expect(200);
+    for endpoint in [&made, &read, &listed["data"][0]] {
+        assert_eq!(endpoint["body"], "standard");
+    }
+    for (change, body) in [
+        (json!({ "description": "x" }), "standard"),
+        (json!({ "body": null }), "payload"),
+        (json!({ "body": "standard" }), "standard"),
+        (json!({ "body": "payload" }), "payload"),
+    ] {
+        let changed = program.patch(&path, &change).await.expect(200);
+        assert_eq!(changed["body"], body, "{change}");
+    }
+    for body in [
+        json!("Standard"),
+        json!(""),
+        json!("envelope"),
+        json!(1),
+        json!(["payload"]),
+    ] {
+        let fields = json!({ "url": "http://127.0.0.1:9/", "body": body });
+        for answer in [
+            program.post(ENDPOINTS, &fields).await,
+            program.patch(&path, &json!({ "body": body })).await,
+        ] {
+            let refused = answer.refuses(422, "field_invalid");
+            assert_eq!(refused["errors"][0]["pointer"], "/body");
+        }
+    }
+    let fields = json!({ "url": "http://127.0.0.1:9/", "body": null });
+    let refused = program.post(ENDPOINTS, &fields).await;
+    refused.refuses(422, "field_invalid");
 }

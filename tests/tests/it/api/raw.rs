@@ -364,3 +364,32 @@ async fn the_document_lists_the_types_that_a_raw_payload_may_have() {
         );
     }
 }
+
+/// The envelope of `body: standard` carries JSON.
+#[tokio::test]
+async fn an_event_that_is_not_json_is_not_for_an_endpoint_whose_body_is_standard() {
+    let api = Api::start().await;
+    let program = api.program().await;
+    let standard = json!({ "body": "standard" });
+    let exact = json!({ "body": "standard", "event_types": ["order.paid", "order.*"] });
+    let made = program.endpoint(standard).await;
+    program.endpoint(exact).await;
+    program.endpoint(json!({})).await;
+    let counted = async |content_type: &str| {
+        let accepted = program.raw(PAID, content_type, b"1").await.expect(202);
+        accepted["deliveries_count"].as_u64().unwrap()
+    };
+    for (content_type, count) in [
+        ("text/plain", 1),
+        ("application/octet-stream", 1),
+        ("application/x-ndjson", 1),
+        ("application/json", 3),
+        ("application/cloudevents+json", 3),
+    ] {
+        assert_eq!(counted(content_type).await, count, "{content_type}");
+    }
+    let path = format!("/v1/endpoints/{}", text(&made, "id"));
+    let plain = json!({ "body": null });
+    program.patch(&path, &plain).await.expect(200);
+    assert_eq!(counted("text/plain").await, 2);
+}

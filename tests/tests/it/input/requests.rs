@@ -11,7 +11,7 @@ use crate::stage::Stage;
 #[tokio::test]
 async fn an_unknown_field_or_parameter_is_named() {
     let stage = Stage::set().await;
-    for field in ["urll", "filter", "body", "application", "operational"] {
+    for field in ["urll", "filter", "application", "operational"] {
         let endpoint = json!({"url": stage.receiver.url("/"), field: null});
         let answer = stage.api.post("/v1/endpoints", endpoint.to_string()).await;
         let problem = assert_problem(&answer, 422, "field_unknown");

@@ -6,6 +6,7 @@ use axum::extract::State;
 use http::header::LOCATION;
 use http::{HeaderName, StatusCode};
 use posthorn_domain::address::EgressPolicy;
+use posthorn_domain::body::BodyForm;
 use posthorn_domain::endpoint::{EndpointState, KeepResponses};
 use posthorn_domain::event_type::EventTypePattern;
 use posthorn_domain::limits;
@@ -77,6 +78,11 @@ pub(in crate::routes) struct CreateEndpoint {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<SigningRequest>, nullable = false)]
     signing: Option<Object<SigningRequest>>,
+    /// What its requests carry: `payload` (default), the bytes as they were submitted, or `standard`, the envelope
+    /// `{"type":…,"timestamp":…,"data":…}` with those bytes as `data`. An event that is not JSON is not for such an endpoint.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<super::update::BodyWord>, nullable = false)]
+    body: Option<BodyForm>,
     /// Which answers are kept with their attempts: `failures` (default), `all`, `none`.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<super::update::KeepWord>, nullable = false)]
@@ -199,6 +205,7 @@ impl CreateEndpoint {
                     signing_schemes: signs.schemes,
                     header_prefix: signs.header_prefix,
                     compat: signs.compat,
+                    body: self.body.unwrap_or(BodyForm::Payload),
                     keep_responses: self.keep_responses.unwrap_or(KeepResponses::Failures),
                     metadata,
                     state: self.state.unwrap_or(EndpointState::Enabled),

@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use posthorn_domain::address::EgressPolicy;
+use posthorn_domain::body::BodyForm;
 use posthorn_domain::endpoint::{EndpointState, KeepResponses};
 use posthorn_domain::retry::RetryPolicy;
 use posthorn_store::configure::{self, EndpointPatch, HeaderChanges, Patch};
@@ -74,6 +75,10 @@ pub(in crate::routes) struct UpdateEndpoint {
     #[serde(default)]
     #[schema(value_type = Option<SigningRequest>)]
     signing: Change<Object<SigningRequest>>,
+    /// What its requests carry, from the next attempt on.
+    #[serde(default)]
+    #[schema(value_type = Option<BodyWord>)]
+    body: Change<BodyForm>,
     /// Which answers are kept with their attempts.
     #[serde(default)]
     #[schema(value_type = Option<KeepWord>)]
@@ -90,6 +95,22 @@ pub(in crate::routes) struct UpdateEndpoint {
     #[serde(default)]
     #[schema(value_type = Option<String>, max_length = 500)]
     state_reason: Change<String>,
+}
+
+/// What an endpoint's requests carry.
+#[derive(Debug, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = BodyForm)]
+#[expect(
+    dead_code,
+    reason = "describes the JSON of posthorn_domain::body::BodyForm"
+)]
+pub(super) enum BodyWord {
+    /// The payload as it is.
+    Payload,
+    /// `{"type":…,"timestamp":…,"data":…}`, as `application/json`: the event's type, when it occurred (or was accepted, where
+    /// that was not said), and the payload, byte for byte.
+    Standard,
 }
 
 /// Which answers are kept with their attempts.
@@ -211,6 +232,7 @@ impl UpdateEndpoint {
             signing_schemes: signed.schemes,
             header_prefix: signed.header_prefix,
             compat: signed.compat,
+            body: self.body.or(|| BodyForm::Payload),
             keep_responses: self.keep_responses.or(|| KeepResponses::Failures),
             metadata: patch(self.metadata, |Pairs(changes)| Some(changes)),
             state: self.state,

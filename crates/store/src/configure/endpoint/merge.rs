@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use posthorn_domain::body::BodyForm;
 use posthorn_domain::compat::{CompatError, CompatForm, CompatKind, CompatSecret};
 use posthorn_domain::endpoint::{EndpointState, KeepResponses, SigningScheme};
 use posthorn_domain::event_type::EventTypePattern;
@@ -147,6 +148,8 @@ pub struct EndpointPatch {
     pub header_prefix: Option<HeaderPrefix>,
     /// A further signature in the form of others; cleared: none.
     pub compat: Patch<CompatChanges>,
+    /// What its requests carry.
+    pub body: Option<BodyForm>,
     /// Which answers are kept.
     pub keep_responses: Option<KeepResponses>,
     /// Pairs that are shown and never sent; cleared: none.
@@ -179,6 +182,7 @@ impl EndpointPatch {
             && self.signing_schemes.is_none()
             && self.header_prefix.is_none()
             && matches!(self.compat, Patch::Keep)
+            && self.body.is_none()
             && self.keep_responses.is_none()
             && self.metadata == Patch::Keep
             && self.state.is_none()
@@ -222,6 +226,7 @@ impl EndpointPatch {
                 endpoint.compat = Some(changes.merge(endpoint.compat.as_ref())?);
             }
         }
+        set(self.body, &mut endpoint.body);
         set(self.keep_responses, &mut endpoint.keep_responses);
         merge_metadata(self.metadata, &mut endpoint.metadata)?;
         merge_state(self.state, self.state_reason, &mut endpoint);
@@ -320,6 +325,7 @@ mod tests {
             signing_schemes: vec![SigningScheme::V1],
             header_prefix: HeaderPrefix::default(),
             compat: None,
+            body: BodyForm::Payload,
             keep_responses: KeepResponses::Failures,
             metadata: r#"{"a":"1","b":"2"}"#.into(),
             state: EndpointState::Enabled,

@@ -96,13 +96,13 @@ pub(super) async fn insert(
              (tenant_id, id, uid, url, description, event_types, headers_sealed, headers_key_id, header_names,
               retry_policy, max_age_s, max_age_given, timeout_ms, fatal_statuses, signing_schemes, keep_responses,
               metadata, state, state_reason, config_seq, rate_per_second, rate_burst, max_in_flight, header_prefix,
-              compat_kind, compat_header, compat_key_id, compat_sealed)
+              compat_kind, compat_header, compat_key_id, compat_sealed, body)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
-                 $25, $26, $27, $28)
+                 $25, $26, $27, $28, $29)
          RETURNING id, uid, url, description, event_types, header_names, headers_key_id, headers_sealed,
                    retry_policy, max_age_s, max_age_given, rate_per_second, rate_burst, max_in_flight, timeout_ms,
                    fatal_statuses, signing_schemes, header_prefix, compat_kind, compat_header, compat_key_id, compat_sealed,
-                   keep_responses, metadata, state, state_cause, state_reason, created_at, updated_at",
+                   body, keep_responses, metadata, state, state_cause, state_reason, created_at, updated_at",
         scope.tenant().uuid(),
         written.id.uuid(),
         endpoint.uid,
@@ -131,6 +131,7 @@ pub(super) async fn insert(
         compat.and_then(CompatForm::given_header),
         compat_sealed.as_ref().map(|sealed| sealed.key_id.as_str()),
         compat_sealed.as_ref().map(|sealed| sealed.bytes.as_slice()),
+        endpoint.body.as_str(),
     )
     .fetch_one(&mut **tx)
     .await
@@ -159,12 +160,12 @@ pub(super) async fn update(
              fatal_statuses = $14, signing_schemes = $15, keep_responses = $16, metadata = $17, state = $18,
              state_cause = $19, state_reason = $20, config_seq = $21, rate_per_second = $22, rate_burst = $23,
              max_in_flight = $24, header_prefix = $25, compat_kind = $26, compat_header = $27, compat_key_id = $28,
-             compat_sealed = $29, updated_at = now()
+             compat_sealed = $29, body = $30, updated_at = now()
          WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
          RETURNING id, uid, url, description, event_types, header_names, headers_key_id, headers_sealed,
                    retry_policy, max_age_s, max_age_given, rate_per_second, rate_burst, max_in_flight, timeout_ms,
                    fatal_statuses, signing_schemes, header_prefix, compat_kind, compat_header, compat_key_id, compat_sealed,
-                   keep_responses, metadata, state, state_cause, state_reason, created_at, updated_at",
+                   body, keep_responses, metadata, state, state_cause, state_reason, created_at, updated_at",
         scope.tenant().uuid(),
         written.id.uuid(),
         endpoint.uid,
@@ -194,6 +195,7 @@ pub(super) async fn update(
         compat.and_then(CompatForm::given_header),
         compat_sealed.as_ref().map(|sealed| sealed.key_id.as_str()),
         compat_sealed.as_ref().map(|sealed| sealed.bytes.as_slice()),
+        endpoint.body.as_str(),
     )
     .fetch_one(&mut **tx)
     .await

@@ -49,6 +49,7 @@ fn fresh(key: DeliveryKey, bytes: usize) -> Item {
         event_type: EventType::parse("order.paid").unwrap(),
         content_type: ContentType::JSON,
         payload: Bytes::from_static(&PAYLOAD[..bytes]),
+        occurred_at: None,
         headers: CustomHeaders::default(),
         endpoints: vec![key.endpoint],
         handed_over: Vec::new(),
