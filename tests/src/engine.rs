@@ -38,6 +38,7 @@ use posthorn_store::key_use::KeyUses;
 use posthorn_store::record::RecordWriter;
 use posthorn_store::shards::Shards;
 use posthorn_store::stream::{Sending, StreamKeeper};
+use posthorn_store::test_send::TestSends;
 use posthorn_worker::{
     CircuitParts, Circuits, Dispatcher, DueTimer, Keeping, KeepingParts, Loader, Parking,
     ParkingParts, Recorder, Recovery, Sender, SenderParts, WorkerParts,
@@ -150,6 +151,7 @@ impl Parts {
             batcher: self.batcher,
             fresh: self.fresh,
             backpressure: self.backpressure,
+            tests: TestSends::new().1,
             sending: Handle::current(),
         }
     }

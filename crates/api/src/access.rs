@@ -154,6 +154,19 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         problems: &[],
     },
     Operation {
+        id: "test_endpoint",
+        method: Method::POST,
+        path: "/v1/endpoints/{id}/test",
+        scope: Scope::EndpointsWrite,
+        problems: &[
+            Problem::FieldDuplicate,
+            Problem::EventTypeInvalid,
+            Problem::PayloadTooDeep,
+            Problem::TooManyTests,
+            Problem::Busy,
+        ],
+    },
+    Operation {
         id: "get_endpoint_secrets",
         method: Method::GET,
         path: "/v1/endpoints/{id}/secrets",

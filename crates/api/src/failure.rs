@@ -11,6 +11,7 @@ use posthorn_store::configure::ConfigureError;
 use posthorn_store::idempotent::IdempotentError;
 use posthorn_store::read::DatabaseError;
 use posthorn_store::replay::ReplayError;
+use posthorn_store::test_send::TestSendError;
 
 use crate::problem::{Failure, Problem};
 
@@ -89,6 +90,20 @@ impl From<ReplayError> for Failure {
             ReplayError::EndpointDeleted => Self::new(Problem::EndpointDeleted),
             ReplayError::PayloadGone => Self::new(Problem::PayloadGone),
             ReplayError::Moving => Self::not_now(Problem::Unavailable, DATABASE_PAUSE),
+        }
+    }
+}
+
+/// When to come back for a test: most take less.
+const TEST_PAUSE: Duration = Duration::from_secs(1);
+
+impl From<TestSendError> for Failure {
+    fn from(error: TestSendError) -> Self {
+        match error {
+            TestSendError::TooMany => Self::not_now(Problem::TooManyTests, TEST_PAUSE),
+            TestSendError::Busy => Self::not_now(Problem::Busy, TEST_PAUSE),
+            TestSendError::NoEndpoint => Self::new(Problem::NotFound),
+            TestSendError::ShuttingDown => Self::not_now(Problem::Unavailable, DATABASE_PAUSE),
         }
     }
 }

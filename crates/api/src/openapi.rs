@@ -157,7 +157,7 @@ fn refusal(status: u16, problems: &[Problem]) -> Value {
             json!({ "description": described, "required": false, "schema": { "type": "string" } }),
         );
     }
-    if status == 503 {
+    if [429, 503].contains(&status) {
         headers.insert(
             "retry-after".to_owned(),
             header("Seconds to wait before the next call."),

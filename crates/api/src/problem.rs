@@ -161,13 +161,16 @@ problems! {
     /// A secret is `whsec_` and 24 to 64 bytes in standard base64, or an ed25519 key as `whsk_…`. It must
     /// suit the schemes that the endpoint signs with. A secret of a compatibility scheme has 16 to 256 printable ASCII characters.
     SecretInvalid = UNPROCESSABLE_ENTITY, "secret_invalid", "The secret is invalid";
+    /// As many tests of this tenant's endpoints are under way as may be: 4 on each node. Send it again after the time in
+    /// Retry-After.
+    TooManyTests = TOO_MANY_REQUESTS, "too_many_tests", "Too many tests are under way";
     /// Something failed on our side. Quote the request id when you report it.
     Internal = INTERNAL_SERVER_ERROR, "internal", "Something failed on our side";
     /// The database cannot be reached, or the server is going down. Nothing was accepted; send it again
     /// after the time in Retry-After.
     Unavailable = SERVICE_UNAVAILABLE, "unavailable", "The service is unavailable";
-    /// More events are arriving than can be written. Nothing was accepted; send it again after the time
-    /// in Retry-After.
+    /// More events are arriving than can be written, or more tests are asked for than can be sent. Nothing was accepted; send it
+    /// again after the time in Retry-After.
     Busy = SERVICE_UNAVAILABLE, "busy", "The service is busy";
 }
 

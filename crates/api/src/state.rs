@@ -13,6 +13,7 @@ use posthorn_store::database::Database;
 use posthorn_store::due::DueHint;
 use posthorn_store::entropy::Entropy;
 use posthorn_store::key_use::KeyUses;
+use posthorn_store::test_send::TestSends;
 
 use crate::refusals::Refusals;
 
@@ -38,6 +39,8 @@ pub struct ApiParts {
     pub key_uses: KeyUses,
     /// How long dead letters are kept.
     pub dead_letters: Days,
+    /// Who sends tests of endpoints.
+    pub test_sends: TestSends,
     /// Where the server is reached from outside, without a slash at the end, for the examples of the reference.
     pub public_url: String,
 }
@@ -97,6 +100,10 @@ impl ApiState {
 
     pub(crate) fn due(&self) -> &DueHint {
         &self.parts.due
+    }
+
+    pub(crate) fn test_sends(&self) -> &TestSends {
+        &self.parts.test_sends
     }
 
     pub(crate) fn public_url(&self) -> &str {

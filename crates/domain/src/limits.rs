@@ -273,6 +273,11 @@ pub const ADMISSIONS: usize = 16;
 /// Statements at a time, from the shared pool, that set aside what cannot be sent now.
 pub const SETTING_ASIDE: usize = 1;
 
+/// Requests under way on one node that somebody asked for to test an endpoint: each has a payload of its own in memory.
+pub const TEST_SENDS: usize = 64;
+/// The same of one tenant: tests are for people to look at.
+pub const TEST_SENDS_PER_TENANT: usize = 4;
+
 // Endpoints that are not well.
 
 /// The latest attempts of an endpoint that are looked through for a success before its circuit opens.

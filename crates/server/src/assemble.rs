@@ -22,6 +22,7 @@ use posthorn_store::key_use::KeyUses;
 use posthorn_store::master_key;
 use posthorn_store::shards::Shards;
 use posthorn_store::stream::{Sending, StreamKeeper};
+use posthorn_store::test_send::TestSends;
 use posthorn_worker::{Worker, WorkerParts};
 use tokio::sync::mpsc;
 
@@ -82,21 +83,19 @@ impl Engine {
             clock,
             entropy,
             egress,
-            egress_options,
             retention,
-            public_url,
-            roles,
+            ..
         } = parts;
-        let client = Egress::new(egress.clone(), &egress_options)?;
-        let database = Database::new(database);
-        let ring = Arc::new(ring);
+        let client = Egress::new(egress.clone(), &parts.egress_options)?;
+        let (database, ring) = (Database::new(database), Arc::new(ring));
         let cache = ConfigCache::new(database.clone(), Arc::clone(&ring));
-        let parts = (database.clone(), cache.clone(), clock.clone(), entropy);
-        let keeper = opened(parts, &ring, &public_url, sending(&roles)).await?;
+        let known = (database.clone(), cache.clone(), clock.clone(), entropy);
+        let keeper = opened(known, &ring, &parts.public_url, sending(&parts.roles)).await?;
         let threads = SendingThreads::start(keeper.sending()).context("no threads to send with")?;
         let (due, key_uses) = (DueHint::default(), KeyUses::default());
         let (fresh_in, fresh) = mpsc::channel(limits::FRESH_EVENTS);
         let (shards, backpressure) = (Shards::new(Arc::clone(&keeper)), Backpressure::default());
+        let (test_sends, tests) = TestSends::new();
         let (acceptor, batcher) = Acceptor::new(AcceptorParts {
             database: database.clone(),
             cache: cache.clone(),
@@ -121,6 +120,7 @@ impl Engine {
             batcher,
             fresh,
             backpressure,
+            tests,
             sending: threads.handle(),
         });
         let api = ApiParts {
@@ -134,10 +134,11 @@ impl Engine {
             due,
             key_uses,
             dead_letters: retention.dead_letters,
-            public_url: public_url.origin().to_owned(),
+            test_sends,
+            public_url: parts.public_url.origin().to_owned(),
         };
         Ok(Self {
-            pages: pages(&roles, api),
+            pages: pages(&parts.roles, api),
             keeper,
             database,
             acceptor,

@@ -7,7 +7,8 @@
 //! [`posthorn_domain::delivery`].
 //!
 //! Neighbours: `domain` below; `api` (reads, configuration, accept) and `worker` (dispatch, record,
-//! recover) above. What passes between those two in one process is [`accept::FreshEvent`].
+//! recover) above. What passes between those two in one process is [`accept::FreshEvent`],
+//! [`due::DueHint`] and [`test_send::TestSend`].
 //!
 //! The batches of accept, record and recovery run as the role `posthorn_system`, which sees every
 //! tenant; that role's connections never leave this crate.
@@ -40,3 +41,4 @@ pub mod reseal;
 pub mod scope;
 pub mod shards;
 pub mod stream;
+pub mod test_send;

@@ -20,6 +20,7 @@ pub use self::fact::{
     Attempt, AttemptError, Consequence, DeliveryKey, Fact, KeptResponse, Parked, Retry, Source,
 };
 use crate::database::{Database, DatabaseError, answered};
+use crate::scope::TenantScope;
 
 /// Why a batch is not on record.
 #[derive(Debug, thiserror::Error)]
@@ -218,6 +219,22 @@ impl RecordWriter {
         apply::parked(&mut tx, facts).await?;
         Ok(tx.commit().await?)
     }
+}
+
+/// Records the attempt of a test send, as its tenant. It is of no delivery, so nothing follows from it.
+///
+/// # Errors
+/// When the database does not answer, or refuses it.
+pub async fn test_send(
+    database: &Database,
+    scope: TenantScope,
+    key: DeliveryKey,
+    attempt: &Attempt,
+) -> Result<(), DatabaseError> {
+    let mut tx = database.tenant_tx(&scope).await?;
+    apply::attempt_alone(&mut tx, key, attempt).await?;
+    tx.commit().await?;
+    Ok(())
 }
 
 /// A missing partition is a 23514 without a constraint's name: the table's state, not a row's fault.

@@ -21,6 +21,7 @@ use posthorn_store::lease;
 use posthorn_store::record::RecordWriter;
 use posthorn_store::shards::Shards;
 use posthorn_store::stream::{Sending, StreamKeeper};
+use posthorn_store::test_send::Asked;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
@@ -68,6 +69,8 @@ pub struct WorkerParts {
     pub fresh: mpsc::Receiver<FreshEvent>,
     /// What the accept side is told of endpoints that are behind.
     pub backpressure: Backpressure,
+    /// Tests of endpoints that somebody asks for.
+    pub tests: mpsc::Receiver<Asked>,
     /// Where deliveries run, with everything that moves them. The loop of the accept side, and the lease that both sides need,
     /// run where [`Worker::start`] is called: a burst of deliveries must not keep them waiting (INV-13).
     pub sending: Handle,
@@ -85,6 +88,7 @@ pub struct Worker {
     dispatch: Loop,
     record: Loop,
     load: Loop,
+    tests: Loop,
     timers: Vec<Loop>,
 }
 
@@ -143,8 +147,6 @@ impl Worker {
             clock,
             entropy,
             egress,
-            batcher,
-            fresh,
             backpressure,
             sending,
             ..
@@ -175,6 +177,7 @@ impl Worker {
             recorder: recorder.clone(),
             shards: shards.clone(),
         }));
+        let tester = sender.tester();
         let timers = Timers {
             database: database.clone(),
             cache,
@@ -191,12 +194,13 @@ impl Worker {
             sending: sending.clone(),
         };
         let (running, here) = (Arc::clone(&dispatcher), Handle::current());
-        let dispatch = |stop| running.run(sender, recorder, fresh, stop);
+        let dispatch = |stop| running.run(sender, recorder, parts.fresh, stop);
         Self {
-            batcher: Loop::spawn("flush", &here, |stop| batcher.run(stop)),
+            batcher: Loop::spawn("flush", &here, |stop| parts.batcher.run(stop)),
             dispatch: Loop::spawn("dispatch", &sending, dispatch),
             record: Loop::spawn("record", &sending, |_| recording.run()),
             load: Loop::spawn("load", &sending, |stop| loading.run(stop)),
+            tests: Loop::spawn("tests", &sending, |stop| tester.run(parts.tests, stop)),
             timers: timers.start(),
             database,
             keeper,
@@ -226,6 +230,8 @@ impl Worker {
         self.dispatch.stop.cancel();
         // Rows of `pending` that are not read yet stay there, and are not waited for.
         self.load.task.abort();
+        // Those who asked for a test had their time to wait for it.
+        self.tests.task.abort();
         self.dispatch.end(left(limits::SHUTDOWN_REQUESTS)).await;
         self.record.end(left(limits::SHUTDOWN_RECORD)).await;
         for timer in &self.timers {

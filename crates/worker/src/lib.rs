@@ -33,4 +33,4 @@ pub use self::park::{Parking, ParkingParts};
 pub use self::record::{RecordLoop, Recorder, Unrecorded};
 pub use self::recover::{Keeping, KeepingParts, Recovery, Tally};
 pub use self::retry::DueTimer;
-pub use self::send::{LoadLoop, Loader, Sender, SenderParts};
+pub use self::send::{LoadLoop, Loader, Sender, SenderParts, TestSender, TestSenderParts};

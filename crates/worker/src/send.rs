@@ -1,33 +1,32 @@
 //! The life of one delivery: prepare → sign → send → classify → record. All but send are pure or one statement.
 
 mod came;
+mod exchange;
 mod load;
 mod request;
+mod test_send;
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use chrono::{DateTime, Utc};
-use posthorn_domain::delivery::{
-    Cause, ErrorKind, Next, Outcome, Standing, Trigger, Why, classify_error, next,
-};
-use posthorn_domain::endpoint::{KeepResponses, StateCause};
+use posthorn_domain::delivery::{Cause, Next, Outcome, Standing, Trigger, Why, next};
+use posthorn_domain::endpoint::StateCause;
 use posthorn_domain::id::ReplayId;
 use posthorn_domain::limits;
-use posthorn_egress::{Egress, Outgoing, Sent};
+use posthorn_egress::Egress;
 use posthorn_store::clock::Clock;
-use posthorn_store::configuration::{ConfigCache, EndpointConfig, EndpointEntry};
+use posthorn_store::configuration::{ConfigCache, EndpointEntry};
 use posthorn_store::database::Database;
 use posthorn_store::entropy::Entropy;
 use posthorn_store::gone;
 use posthorn_store::pending::{self, Due, Load, ParkedEndpoint};
-use posthorn_store::record::{
-    Attempt, AttemptError, Consequence, DeliveryKey, Fact, Retry, Source,
-};
+use posthorn_store::record::{Consequence, DeliveryKey, Fact, Retry, Source};
 use posthorn_store::shards::Shards;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use self::came::{Came, cut, keeps, kept};
+use self::came::{Came, Keep, Made};
+use self::exchange::exchange;
 use self::request::Content;
 use crate::circuit::{Attempted, Circuits};
 use crate::dispatch::{Dispatcher, Item};
@@ -36,6 +35,7 @@ use crate::stall::Stalls;
 use crate::step::bounded;
 
 pub use self::load::{LoadLoop, Loader};
+pub use self::test_send::{TestSender, TestSenderParts};
 
 /// What sending needs.
 pub struct SenderParts {
@@ -120,6 +120,18 @@ impl Sender {
             aside: Semaphore::new(limits::SETTING_ASIDE),
             stalls: Stalls::default(),
         }
+    }
+
+    /// Sends tests through the same client.
+    #[must_use]
+    pub fn tester(&self) -> TestSender {
+        TestSender::new(TestSenderParts {
+            database: self.database.clone(),
+            cache: self.cache.clone(),
+            egress: self.egress.clone(),
+            clock: self.clock.clone(),
+            entropy: self.entropy,
+        })
     }
 
     /// Sends one delivery and hands what came of it to the recorder. `place` is its place among the unrecorded.
@@ -343,14 +355,8 @@ impl Sender {
     async fn attempt(&self, prepared: Prepared, entry: &EndpointEntry) -> Fact {
         let at = self.clock.now();
         let began = self.clock.monotonic();
-        let sent = match &entry.config {
-            Ok(config) => self.send(&prepared, config, at).await,
-            Err(reason) => Came::failed(ErrorKind::Config, reason.clone()),
-        };
-        let came = match &entry.config {
-            Ok(config) => sent.judged(config, self.clock.now()),
-            Err(_) => sent,
-        };
+        let by = (&self.egress, &self.clock);
+        let came = exchange(by, prepared.key.event, &prepared.content, entry, at).await;
         let left = (prepared.ends_at - self.clock.now())
             .to_std()
             .unwrap_or_default();
@@ -372,36 +378,6 @@ impl Sender {
             self.count(&prepared, (&came, began), entry).await;
         }
         self.fact(prepared, came, decided, entry, (at, began))
-    }
-
-    async fn send(&self, prepared: &Prepared, config: &EndpointConfig, at: DateTime<Utc>) -> Came {
-        let content = &prepared.content;
-        let made = request::body(content, config.body).and_then(|body| {
-            request::headers(prepared.key.event, (content, &body), config, at)
-                .map(|headers| (headers, body))
-        });
-        let (headers, body) = match made {
-            Ok(made) => made,
-            Err(reason) => return Came::failed(ErrorKind::Config, reason),
-        };
-        let outgoing = Outgoing {
-            url: &config.url,
-            headers,
-            body,
-            timeout: config.timeout,
-        };
-        match self.egress.send(outgoing).await {
-            Sent::Answered(answer) => Came::answered(answer),
-            Sent::Failed(failure) => Came {
-                outcome: classify_error(failure.kind),
-                answer: None,
-                error: Some(AttemptError {
-                    kind: failure.kind,
-                    detail: cut(failure.detail),
-                }),
-                remote_address: failure.remote_address.map(|address| address.to_string()),
-            },
-        }
     }
 
     /// What the attempt says of its endpoint.
@@ -462,29 +438,17 @@ impl Sender {
         entry: &EndpointEntry,
         (at, began): (DateTime<Utc>, Instant),
     ) -> Fact {
-        let success = came.outcome == Outcome::Success;
-        let keep = entry
-            .config
-            .as_ref()
-            .map_or(KeepResponses::Failures, |config| config.keep_responses);
-        let attempt = Attempt {
+        let keep = Keep::of(entry, &came.outcome);
+        let made = Made {
             n: prepared.n,
             nonce: u32::from_be_bytes(self.entropy.bytes()),
-            success,
-            status: came.answer.as_ref().map(|answer| answer.status),
             at,
             duration: self.clock.monotonic().saturating_duration_since(began),
             trigger: prepared.trigger,
             replay: prepared.replay,
-            remote_address: came.remote_address,
-            error: came.error,
-            response: came
-                .answer
-                .as_ref()
-                .filter(|_| keeps(keep, success))
-                .map(kept),
             config_seq: entry.config_seq,
         };
+        let attempt = came.attempt(made, keep);
         let consequence = match decided {
             Next::Delivered => Consequence::Delivered,
             Next::Retry { step, after, .. } => Consequence::Retry(Retry {

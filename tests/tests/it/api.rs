@@ -34,6 +34,7 @@ use posthorn_store::configure::{NewKey, create_key};
 use posthorn_store::due::DueHint;
 use posthorn_store::entropy::Entropy;
 use posthorn_store::key_use::KeyUses;
+use posthorn_store::test_send::TestSends;
 use posthorn_tests::database::TestDatabase;
 use posthorn_tests::engine::{Node, Runs};
 use posthorn_tests::rows::Rows;
@@ -86,6 +87,7 @@ impl Api {
             due: DueHint::default(),
             key_uses: key_uses.clone(),
             dead_letters: Days::new(90).unwrap(),
+            test_sends: TestSends::new().0,
             public_url: "http://127.0.0.1:8400".to_owned(),
         };
         let state = ApiState::new(parts);

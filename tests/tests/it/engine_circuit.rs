@@ -3,14 +3,19 @@
 use chrono::TimeDelta;
 use posthorn_domain::delivery::ErrorKind;
 use posthorn_domain::endpoint::EndpointState;
+use posthorn_domain::event_type::EventType;
 use posthorn_domain::url::EndpointUrl;
 use posthorn_store::configure::EndpointPatch;
+use posthorn_store::entropy::Entropy;
 use posthorn_store::read::{self, EndpointRef, HealthStatus};
 use posthorn_store::scope::TenantScope;
-use posthorn_tests::engine::{AMPLE, Node, Runs};
+use posthorn_store::test_send::{TestSend, TestSends};
+use posthorn_tests::engine::{AMPLE, Node, Runs, egress};
 use posthorn_tests::receiver::{Reply, Script};
 use posthorn_tests::tenants::TestEndpoint;
 use posthorn_tests::wait::until;
+use posthorn_worker::{TestSender, TestSenderParts};
+use tokio_util::sync::CancellationToken;
 
 use crate::engine_scene::Scene;
 
@@ -98,6 +103,49 @@ async fn engine_circuit_opens_and_what_comes_is_parked() {
     node.accept(scene.tenant, "{}").await;
     scene.parked_for("circuit", 1).await;
     assert_eq!(scene.receiver.requests().len(), 10);
+}
+
+/// A test counts neither as a failure nor as the success that keeps a circuit closed.
+#[tokio::test]
+async fn engine_circuit_is_not_moved_by_tests() {
+    let scene = Scene::begin().await;
+    let endpoint = scene.endpoint("/hook").await;
+    let node = scene.node(Runs::WithoutLease).await;
+    let (tests, asked) = TestSends::new();
+    let tester = TestSender::new(TestSenderParts {
+        database: node.database.clone(),
+        cache: node.cache.clone(),
+        egress: egress(),
+        clock: node.clock.clone(),
+        entropy: Entropy,
+    });
+    tokio::spawn(tester.run(asked, CancellationToken::new()));
+    let tested = async |status| {
+        scene.receiver.script("/hook", Reply::status(status));
+        let test = TestSend {
+            scope: TenantScope::new_authenticated(scene.tenant),
+            endpoint: endpoint.id,
+            event_type: EventType::parse("a").unwrap(),
+            payload: "1".into(),
+        };
+        tests.send(test).await.unwrap();
+        scene.receiver.script("/hook", Reply::status(500));
+    };
+    scene.receiver.script("/hook", Reply::status(500));
+    for n in 1..10 {
+        node.accept(scene.tenant, "{}").await;
+        scene.attempted(&node, "/hook", n).await;
+    }
+    let later = node.clock.now() + TimeDelta::seconds(70);
+    node.clock.observe(later, node.clock.monotonic());
+    tested(500).await;
+    assert_eq!(scene.circuits().await, [0, 0, 0]);
+    tested(200).await;
+    node.keeping.run_once().await;
+    node.clock.observe(later, node.clock.monotonic());
+    node.accept(scene.tenant, "{}").await;
+    scene.attempted(&node, "/hook", 12).await;
+    assert_eq!(scene.circuits().await, [1, 0, 0]);
 }
 
 /// "In a row" is of all nodes: one makes first attempts alone, and another the later ones, which succeed (INV-13).

@@ -66,6 +66,7 @@ mod shutdown;
 mod signing;
 mod stage;
 mod story;
+mod test_sends;
 mod threads;
 mod ways_out;
 mod zones;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use posthorn_domain::delivery::Trigger;
 use posthorn_store::read;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -68,9 +69,9 @@ pub(super) struct AttemptError {
 pub(super) struct Attempt {
     #[serde(flatten)]
     summary: AttemptSummary,
-    /// The delivery that it is of.
-    delivery_id: String,
-    /// The event.
+    /// The delivery that it is of; null for a test, which is of none.
+    delivery_id: Option<String>,
+    /// The event. That of a test is in no list.
     event_id: String,
     /// The endpoint.
     endpoint_id: String,
@@ -143,8 +144,9 @@ impl From<read::AttemptSummary> for AttemptSummary {
 
 impl Attempt {
     /// `with_body`: the caller may read what endpoints answered.
-    fn new(attempt: read::Attempt, with_body: WithBody) -> Self {
+    pub(super) fn new(attempt: read::Attempt, with_body: WithBody) -> Self {
         let delivery = attempt.summary.id.delivery;
+        let is_test = attempt.summary.trigger == Trigger::Test.as_str();
         let headers = attempt
             .header_names
             .into_iter()
@@ -152,7 +154,7 @@ impl Attempt {
             .collect();
         Self {
             summary: attempt.summary.into(),
-            delivery_id: delivery.to_string(),
+            delivery_id: (!is_test).then(|| delivery.to_string()),
             event_id: delivery.event.to_string(),
             endpoint_id: delivery.endpoint.to_string(),
             remote_address: attempt.remote_address,
@@ -169,7 +171,7 @@ impl Attempt {
 
 /// Whether an answer's body is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WithBody {
+pub(super) enum WithBody {
     Shown,
     Withheld,
 }

@@ -9,6 +9,7 @@ mod policy;
 mod rotate_secret;
 mod secrets;
 mod signing;
+mod test;
 mod update;
 
 use std::collections::BTreeMap;
@@ -34,6 +35,7 @@ pub(super) fn router() -> OpenApiRouter<ApiState> {
             update::update_endpoint,
             delete::delete_endpoint
         ))
+        .routes(routes!(test::test_endpoint))
         .routes(routes!(secrets::get_endpoint_secrets))
         .routes(routes!(rotate_secret::rotate_endpoint_secret))
 }

@@ -58,7 +58,7 @@ pub async fn floor(database: &Database, of: Of, span: Duration) -> Result<(), Da
 }
 
 /// Opens a circuit that is closed. Answers whether it did: not where it was open, nor where another node has recorded a
-/// success since the first of these failures. First attempts are made by whoever accepted the event and later ones by the owner
+/// success since the first of these failures, tests aside. First attempts are made by whoever accepted the event and later ones by the owner
 /// of the shard, so that one of them may see failures alone of an endpoint that takes everything in the end.
 ///
 /// # Errors
@@ -73,6 +73,7 @@ pub async fn open(database: &Database, of: Of, opening: Opening) -> Result<bool,
              FROM (SELECT a.at, a.outcome FROM attempts AS a
                    WHERE a.tenant_id = $1 AND a.endpoint_id = $2
                      AND a.event_id >= posthorn_uuid_floor($4::timestamptz - interval '1 day')
+                     AND a.trigger IS DISTINCT FROM 'test'
                    ORDER BY a.event_id DESC
                    LIMIT $7) AS latest
              WHERE latest.outcome = 'success' AND latest.at >= $4

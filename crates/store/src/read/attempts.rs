@@ -7,7 +7,9 @@ use uuid::Uuid;
 
 use super::DatabaseError;
 use super::page::{Page, PageKey, Slice};
+use crate::configuration::EndpointEntry;
 use crate::database::Database;
+use crate::record::{self, DeliveryKey};
 use crate::scope::TenantScope;
 
 /// An attempt as its delivery shows it.
@@ -101,6 +103,47 @@ impl PageKey for AttemptKey {
 }
 
 impl Attempt {
+    /// An attempt that was made just now, with all of its answer, whatever is kept of that.
+    #[must_use]
+    pub fn told(key: DeliveryKey, made: &record::Attempt, entry: &EndpointEntry) -> Self {
+        let delivery = DeliveryId {
+            event: key.event,
+            endpoint: key.endpoint,
+        };
+        let outcome = if made.success { "success" } else { "failed" };
+        let error = made.error.as_ref();
+        let summary = AttemptSummary {
+            id: AttemptId {
+                delivery,
+                n: made.n,
+                nonce: made.row_id().cast_unsigned(),
+            },
+            trigger: made.trigger.as_str().to_owned(),
+            sent_at: made.at,
+            outcome: outcome.to_owned(),
+            status: made.status,
+            error_kind: error.map(|error| error.kind.as_str().to_owned()),
+            error_detail: error.map(|error| error.detail.clone()),
+            duration_ms: u32::try_from(made.duration.as_millis()).unwrap_or(u32::MAX),
+        };
+        let reply = made.response.as_ref().map(|kept| AttemptReply {
+            headers: Some(kept.headers.clone()),
+            body: Some(kept.body.clone()),
+            size: u32::try_from(kept.size).unwrap_or(u32::MAX),
+            cut: kept.cut,
+        });
+        let config = entry.config.as_ref().ok();
+        Self {
+            summary,
+            remote_address: made.remote_address.clone(),
+            url: config.map(|config| config.url.as_str().to_owned()),
+            header_names: config
+                .map(|config| config.headers.names().map(str::to_owned).collect())
+                .unwrap_or_default(),
+            reply,
+        }
+    }
+
     /// What it is ordered by.
     #[must_use]
     pub fn key(&self) -> AttemptKey {

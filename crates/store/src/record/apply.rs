@@ -64,6 +64,16 @@ pub(super) async fn attempts_and_consequences(
     dead_fresh(tx, &folded).await
 }
 
+/// Inserts an attempt from which nothing follows.
+pub(super) async fn attempt_alone(
+    tx: &mut Tx<'_>,
+    key: DeliveryKey,
+    attempt: &Attempt,
+) -> Result<(), DatabaseError> {
+    attempts::insert(tx, &[(key, attempt)], Sending::First).await?;
+    Ok(())
+}
+
 fn attempted(fact: &Fact) -> Option<(DeliveryKey, &Attempt)> {
     match fact {
         Fact::Attempted { key, attempt, .. } => Some((*key, attempt)),

@@ -68,6 +68,14 @@ pub struct Attempt {
     pub config_seq: i64,
 }
 
+impl Attempt {
+    /// The number, then the random bytes: in the order of numbers.
+    pub(crate) fn row_id(&self) -> i64 {
+        let n = i32::try_from(self.n).unwrap_or(i32::MAX);
+        (i64::from(n) << 32) | i64::from(self.nonce)
+    }
+}
+
 /// Where the delivery was taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {

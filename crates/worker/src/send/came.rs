@@ -1,12 +1,15 @@
 //! What came of a request: the answer or the failure, what it means by the endpoint's policy, and what is kept of it.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
-use posthorn_domain::delivery::{ErrorKind, Outcome, classify, classify_error};
+use posthorn_domain::delivery::{ErrorKind, Outcome, Trigger, classify, classify_error};
 use posthorn_domain::endpoint::KeepResponses;
+use posthorn_domain::id::ReplayId;
 use posthorn_domain::limits;
 use posthorn_egress::Answer;
-use posthorn_store::configuration::EndpointConfig;
-use posthorn_store::record::{AttemptError, KeptResponse};
+use posthorn_store::configuration::{EndpointConfig, EndpointEntry};
+use posthorn_store::record::{Attempt, AttemptError, KeptResponse};
 
 use super::request::explain;
 
@@ -75,17 +78,62 @@ pub(super) fn cut(detail: String) -> String {
     }
 }
 
-/// Whether the answer is kept with the attempt.
-pub(super) fn keeps(keep: KeepResponses, success: bool) -> bool {
-    match keep {
-        KeepResponses::All => true,
-        KeepResponses::Failures => !success,
-        KeepResponses::None => false,
+/// What of an attempt is known without its answer.
+#[derive(Clone, Copy)]
+pub(super) struct Made {
+    pub(super) n: u32,
+    pub(super) nonce: u32,
+    pub(super) at: DateTime<Utc>,
+    pub(super) duration: Duration,
+    pub(super) trigger: Trigger,
+    pub(super) replay: Option<ReplayId>,
+    pub(super) config_seq: i64,
+}
+
+/// What becomes of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// It is kept with the attempt.
+    Answer,
+    /// Its status alone is.
+    Status,
+}
+
+impl Keep {
+    /// What an endpoint wants of an attempt that came to this.
+    pub(super) fn of(entry: &EndpointEntry, outcome: &Outcome) -> Self {
+        let config = entry.config.as_ref();
+        match config.map_or(KeepResponses::Failures, |config| config.keep_responses) {
+            KeepResponses::All => Self::Answer,
+            KeepResponses::Failures if *outcome != Outcome::Success => Self::Answer,
+            KeepResponses::Failures | KeepResponses::None => Self::Status,
+        }
     }
 }
 
-/// What is kept of it.
-pub(super) fn kept(answer: &Answer) -> KeptResponse {
+impl Came {
+    /// The attempt that it was.
+    pub(super) fn attempt(self, made: Made, keep: Keep) -> Attempt {
+        let answer = self.answer.as_ref();
+        Attempt {
+            n: made.n,
+            nonce: made.nonce,
+            success: self.outcome == Outcome::Success,
+            status: answer.map(|answer| answer.status),
+            at: made.at,
+            duration: made.duration,
+            trigger: made.trigger,
+            replay: made.replay,
+            response: answer.filter(|_| keep == Keep::Answer).map(kept),
+            remote_address: self.remote_address,
+            error: self.error,
+            config_seq: made.config_seq,
+        }
+    }
+}
+
+/// What is kept of an answer.
+fn kept(answer: &Answer) -> KeptResponse {
     let headers = serde_json::to_string(&answer.headers()).unwrap_or_else(|_| "[]".to_owned());
     KeptResponse {
         headers,

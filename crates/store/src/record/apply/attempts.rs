@@ -30,7 +30,7 @@ impl Inserted {
     pub(super) fn has(&self, key: DeliveryKey, attempt: &Attempt) -> bool {
         match self {
             Self::All => true,
-            Self::These(rows) => rows.contains(&(key, row_id(attempt))),
+            Self::These(rows) => rows.contains(&(key, attempt.row_id())),
         }
     }
 }
@@ -127,7 +127,7 @@ impl<'a> Columns<'a> {
             let error = attempt.error.as_ref();
             c.keys.push(*key);
             c.n.push(int(attempt.n));
-            c.ids.push(row_id(attempt));
+            c.ids.push(attempt.row_id());
             c.outcomes
                 .push(if attempt.success { "success" } else { "failed" });
             c.statuses
@@ -154,9 +154,4 @@ impl<'a> Columns<'a> {
         }
         c
     }
-}
-
-/// The number, then the random bytes: in the order of numbers.
-fn row_id(attempt: &Attempt) -> i64 {
-    (i64::from(int(attempt.n)) << 32) | i64::from(attempt.nonce)
 }
