@@ -87,6 +87,7 @@ async fn keep(state: ApiState, request: Request, next: Next) -> Response {
     match deadline::step(claiming).await {
         Ok(Claimed::Mine(claim)) => run(state, claim, request, next).await,
         Ok(Claimed::Answered(answer)) => again(answer),
+        Ok(Claimed::Lost) => Failure::new(Problem::IdempotencyAnswerLost).into_response(),
         Ok(Claimed::Running) => Failure::key_in_use().into_response(),
         Ok(Claimed::Reused) => Failure::new(Problem::IdempotencyKeyReused).into_response(),
         Err(error) => Failure::from(error).into_response(),
@@ -138,11 +139,11 @@ async fn take_apart(
     Ok((keyed, Request::from_parts(parts, Body::from(bytes))))
 }
 
-/// Runs the request to its end and settles the claim. After a panic the key is free when the request's time is over: what
-/// was done until then is not known.
+/// Runs the request to its end and settles the claim. After a panic the key is free when the request's time is over, unless its
+/// change stands.
 async fn run(state: ApiState, claim: Claim, request: Request, next: Next) -> Response {
     let running = tokio::spawn(async move {
-        let response = deadline::run(request, next).await;
+        let response = claim.cover(deadline::run(request, next)).await;
         settle(&state, claim, response).await
     });
     running
@@ -153,7 +154,7 @@ async fn run(state: ApiState, claim: Claim, request: Request, next: Next) -> Res
 /// Keeps a success; failures are not remembered, where they are known to be some.
 async fn settle(state: &ApiState, claim: Claim, response: Response) -> Response {
     if response.status() == StatusCode::SERVICE_UNAVAILABLE {
-        // Nobody knows what became of the change: the key is free when the request's time is over, and not now.
+        // Nobody knows what became of the change: when the request's time is over the key is free, or the change stands.
         return response;
     }
     let size = response.body().size_hint().exact();
@@ -177,7 +178,7 @@ async fn settle(state: &ApiState, claim: Claim, response: Response) -> Response 
     let sealer = state.sealer();
     let keeping = claim.keep(state.database(), &answer, &sealer);
     if let Err(error) = deadline::step(keeping).await {
-        // The change stands, so its answer is given; asked again, it is made again when the claim's time is over.
+        // The change stands, so its answer is given; to whoever asks again it is lost.
         tracing::warn!(%error, "an answer could not be kept for its key");
     }
     Response::from_parts(parts, Body::from(body))

@@ -92,6 +92,9 @@ problems! {
     /// The first request with this Idempotency-Key or uid is still under way. Send it again after the time in
     /// Retry-After: by then there is an answer, or the key is free.
     IdempotencyKeyInUse = CONFLICT, "idempotency_key_in_use", "A request with the idempotency key is under way";
+    /// The first request with this Idempotency-Key was done, and the server or its database went down before the answer was kept.
+    /// Nothing was done now. Look at what is there; another request needs another key.
+    IdempotencyAnswerLost = CONFLICT, "idempotency_answer_lost", "The request was done and its answer is lost";
     /// The payload was removed by retention, so it can be neither shown nor sent again.
     PayloadGone = GONE, "payload_gone", "The payload is gone";
     /// The body is larger than this operation takes. A payload may have 1 MiB.

@@ -27,6 +27,7 @@ use sqlx::PgConnection;
 pub use tenant::{NewTenant, Tenant, create_tenant, tenants};
 
 use crate::database;
+use crate::idempotent;
 use crate::read::DatabaseError;
 
 /// Why a change was not made. Nothing was changed.
@@ -94,6 +95,8 @@ async fn raise(
     connection: &mut PgConnection,
     tenant: TenantId,
 ) -> Result<i64, database::DatabaseError> {
+    // Before the row that all wait for.
+    idempotent::mark(&mut *connection).await?;
     let seq = sqlx::query_scalar!("UPDATE config_head SET seq = seq + 1 RETURNING seq")
         .fetch_one(&mut *connection)
         .await?;

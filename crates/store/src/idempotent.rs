@@ -2,8 +2,9 @@
 //!
 //! [`claim`] before the request runs, then [`Claim::keep`] with its answer, or [`Claim::release`] where it failed: failures
 //! are not remembered. Two requests with one key never run at once, unless the first takes longer than
-//! [`limits::IDEMPOTENCY_RUNNING`], after which it counts as crashed. The claim is a transaction of its own, so a crash
-//! between a change and the keeping of its answer lets the change be made again by whoever asks again later.
+//! [`limits::IDEMPOTENCY_RUNNING`], after which it counts as crashed. The claim is a transaction of its own. The change marks it in
+//! its own ([`Claim::cover`], [`mark`]): it stands or falls with the mark, so that after a crash nothing is done twice. Then the
+//! answer is lost, and whoever asks again is told so.
 //!
 //! An answer may hold a secret that is shown once, so it is sealed, bound to tenant, route and key (INV-10). Keys of events
 //! are taken by the flush that writes the event: [`crate::accept`]. [`expire`] deletes both kinds when their time is over.
@@ -16,7 +17,7 @@ use posthorn_domain::idempotency::{BodyHash, IdempotencyKey};
 use posthorn_domain::limits;
 use posthorn_domain::seal::SealError;
 use secrecy::ExposeSecret as _;
-use sqlx::{Postgres, Transaction};
+use sqlx::{PgConnection, Postgres, Transaction};
 use uuid::Uuid;
 
 use crate::configure::Sealer;
@@ -89,6 +90,8 @@ pub enum Claimed {
     Mine(Claim),
     /// Another request with it is under way.
     Running,
+    /// Its request was done, and the server went down before the answer was kept.
+    Lost,
     /// It stands for a request with another body.
     Reused,
     /// The request was answered.
@@ -166,8 +169,8 @@ async fn take(
          VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $6), now() + make_interval(secs => $7))
          ON CONFLICT (tenant_id, route, key) DO UPDATE
          SET claim = excluded.claim, body_hash = excluded.body_hash, running_until = excluded.running_until,
-             status = NULL, key_id = NULL, sealed = NULL, expires_at = excluded.expires_at
-         WHERE a.running_until <= now() OR a.expires_at <= now()",
+             status = NULL, key_id = NULL, sealed = NULL, changed = false, expires_at = excluded.expires_at
+         WHERE (a.running_until <= now() AND NOT a.changed) OR a.expires_at <= now()",
         request.scope.tenant().uuid(),
         request.route,
         request.key.as_str(),
@@ -187,6 +190,8 @@ struct Held {
     status: Option<i16>,
     key_id: Option<String>,
     sealed: Option<Vec<u8>>,
+    /// Its change stands, and its time is over.
+    lost: bool,
 }
 
 async fn held(
@@ -195,8 +200,9 @@ async fn held(
 ) -> Result<Option<Held>, database::DatabaseError> {
     sqlx::query_as!(
         Held,
-        "SELECT body_hash, status, key_id, sealed FROM idempotent_answers
-         WHERE tenant_id = $1 AND route = $2 AND key = $3",
+        r#"SELECT body_hash, status, key_id, sealed, coalesce(running_until <= now(), false) AND changed AS "lost!"
+           FROM idempotent_answers
+           WHERE tenant_id = $1 AND route = $2 AND key = $3"#,
         request.scope.tenant().uuid(),
         request.route,
         request.key.as_str(),
@@ -213,7 +219,11 @@ impl Held {
         }
         let (Some(status), Some(key_id), Some(sealed)) = (self.status, self.key_id, self.sealed)
         else {
-            return Ok(Claimed::Running);
+            return Ok(if self.lost {
+                Claimed::Lost
+            } else {
+                Claimed::Running
+            });
         };
         let plain = sealer
             .ring
@@ -282,7 +292,7 @@ impl Claim {
         let mut tx = database.tenant_tx(&self.request.scope).await?;
         let hit = sqlx::query!(
             "DELETE FROM idempotent_answers
-             WHERE tenant_id = $1 AND route = $2 AND key = $3 AND claim = $4 AND running_until IS NOT NULL",
+             WHERE tenant_id = $1 AND route = $2 AND key = $3 AND claim = $4 AND running_until IS NOT NULL AND NOT changed",
             self.request.scope.tenant().uuid(),
             self.request.route,
             self.request.key.as_str(),
@@ -292,8 +302,65 @@ impl Claim {
         .await?;
         tx.commit().await?;
         if hit.rows_affected() == 0 {
-            tracing::warn!(route = self.request.route, "a request outlived its claim");
+            tracing::warn!(
+                route = self.request.route,
+                "a request outlived its claim, or its change stands"
+            );
         }
         Ok(())
+    }
+
+    /// Runs the request: what it changes is marked as this claim's.
+    pub async fn cover<F: Future>(&self, request: F) -> F::Output {
+        let marked = Marked {
+            tenant: self.request.scope.tenant().uuid(),
+            route: self.request.route.clone(),
+            key: self.request.key.as_str().to_owned(),
+            number: self.number,
+        };
+        MARKED.scope(marked, request).await
+    }
+}
+
+/// Which row a change marks.
+#[derive(Clone)]
+struct Marked {
+    tenant: Uuid,
+    route: String,
+    key: String,
+    number: i64,
+}
+
+tokio::task_local! {
+    /// The claim of the request that this task runs. Beside every argument, since it is no part of any change: whoever changes
+    /// something calls [`mark`], and whoever asks for a change need not know of keys.
+    static MARKED: Marked;
+}
+
+/// Marks the claim of the request that is running, if it has one, as a part of the transaction that changes something. To be called by
+/// each transaction that a POST may bring about, and only there.
+///
+/// # Errors
+/// When the database does not answer, and where the request took longer than it may and its claim is another's: then the change
+/// must not be made.
+pub(crate) async fn mark(connection: &mut PgConnection) -> Result<(), database::DatabaseError> {
+    let Ok(marked) = MARKED.try_with(Clone::clone) else {
+        return Ok(());
+    };
+    let hit = sqlx::query!(
+        "UPDATE idempotent_answers SET changed = true
+         WHERE tenant_id = $1 AND route = $2 AND key = $3 AND claim = $4 AND running_until > now()",
+        marked.tenant,
+        marked.route,
+        marked.key,
+        marked.number,
+    )
+    .execute(connection)
+    .await?;
+    if hit.rows_affected() == 1 {
+        Ok(())
+    } else {
+        tracing::warn!(route = marked.route, "a request outlived its claim");
+        Err(database::DatabaseError::no_row())
     }
 }

@@ -60,7 +60,7 @@ impl From<database::DatabaseError> for DatabaseError {
 }
 
 /// Whether an error is of the kind that passes: no connection, no room, no lock in time, a cluster on its way
-/// down or up. Everything else is ours.
+/// down or up, a session that the server ended. Everything else is ours.
 fn passes(error: &database::DatabaseError) -> bool {
     let Some(code) = error.code() else {
         return error.is_of_the_way();
@@ -71,4 +71,6 @@ fn passes(error: &database::DatabaseError) -> bool {
         .any(|class| code.starts_with(class))
         || code == "55P03"
         || code == "25006"
+        // FATAL, whatever the reason: such as a transaction that stood idle because this program had no time.
+        || error.mild_refusal().is_none()
 }

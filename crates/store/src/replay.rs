@@ -11,6 +11,7 @@ use posthorn_domain::id::DeliveryId;
 use sqlx::{Postgres, Transaction};
 
 use crate::database::{self, Database};
+use crate::idempotent;
 use crate::read::{DatabaseError, Delivery, delivery_in};
 use crate::scope::TenantScope;
 
@@ -60,6 +61,7 @@ pub async fn replay_dead_letter(
 ) -> Result<Delivery, ReplayError> {
     let mut tx = database.tenant_tx(&scope).await?;
     check(&mut tx, scope, id).await?;
+    idempotent::mark(&mut tx).await?;
     insert(&mut tx, scope, id).await?;
     if !still_dead(&mut tx, scope, id).await? {
         // A success was recorded in between: it removed the letter, and our row goes with the transaction.

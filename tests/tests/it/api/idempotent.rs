@@ -366,6 +366,37 @@ async fn a_replay_with_a_key_is_asked_for_as_often_as_one_likes() {
     assert_eq!(api.count("SELECT count(*) FROM pending").await, 2);
 }
 
+/// What a node leaves behind that went down after a change and before its answer was kept.
+const ANSWER_LOST: &str = "UPDATE idempotent_answers
+     SET running_until = now() - interval '1 second', status = NULL, key_id = NULL, sealed = NULL";
+
+/// Whatever a POST with a key changes, a crash at any moment does not have it done twice.
+#[tokio::test]
+async fn a_change_whose_answer_was_lost_is_not_made_again() {
+    let api = Api::start().await;
+    let program = api.program().await;
+    let made = program.keyed(ENDPOINTS, "k", ENDPOINT).await.expect(201);
+    program.event("order.paid").await;
+    api.rows.run(LAY_ALL).await;
+    let letter = ids(&program.get("/v1/dead-letters").await.expect(200)).remove(0);
+    let rotate = format!("{ENDPOINTS}/{}/rotate-secret", text(&made, "id"));
+    let replay = format!("/v1/dead-letters/{letter}/replay");
+    program.keyed(&rotate, "k", "{}").await.expect(200);
+    program.keyed(&replay, "k", "").await.expect(202);
+    api.rows.run(ANSWER_LOST).await;
+    for (path, body) in [(ENDPOINTS, ENDPOINT), (&rotate, "{}"), (&replay, "")] {
+        for _ in 0..2 {
+            let again = program.keyed(path, "k", body).await.expect(409);
+            assert_eq!(text(&again, "code"), "idempotency_answer_lost", "{path}");
+        }
+        let other = program.keyed(path, "k", "{\"url\":1}").await.expect(422);
+        assert_eq!(text(&other, "code"), "idempotency_key_reused", "{path}");
+    }
+    assert_eq!(api.count("SELECT count(*) FROM endpoints").await, 1);
+    assert_eq!(api.count("SELECT count(*) FROM endpoint_secrets").await, 2);
+    assert_eq!(api.count("SELECT count(*) FROM pending").await, 1);
+}
+
 /// A foreign or unknown path with a key is told like one without.
 #[tokio::test]
 async fn a_key_changes_nothing_about_refusals() {
