@@ -6,6 +6,8 @@
 mod html;
 mod page;
 mod reference;
+mod schema;
+mod tree;
 
 use std::sync::OnceLock;
 

@@ -9,6 +9,7 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use crate::cursor::{self, CursorKey, Side};
+use crate::openapi::words::described_words;
 use crate::problem::Problem;
 use crate::query::Parameters;
 
@@ -27,15 +28,14 @@ pub(crate) struct ListParameters {
     order: Option<OrderWord>,
 }
 
-/// The words of `order`.
-#[derive(Debug, ToSchema)]
-#[schema(rename_all = "snake_case")]
-#[expect(dead_code, reason = "describes the query; Parameters reads it")]
-pub(crate) enum OrderWord {
-    /// The oldest first.
-    Asc,
-    /// The newest first.
-    Desc,
+described_words! {
+    /// The words of `order`.
+    pub(crate) OrderWord as "Order" {
+        /// The oldest first.
+        "asc",
+        /// The newest first. The default.
+        "desc",
+    }
 }
 
 /// Which part of a list was asked for, and what its cursors are bound to.

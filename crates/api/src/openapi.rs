@@ -6,6 +6,7 @@
 
 mod example;
 mod mend;
+pub(crate) mod words;
 
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
@@ -175,7 +176,7 @@ fn header(description: &str) -> Value {
     json!({ "description": description, "required": true, "schema": { "type": "string" } })
 }
 
-/// Gives every answer with a JSON body an example.
+/// Gives every answer with a JSON body an example. What a handler gives as its example wins, field by field.
 fn add_examples(document: &mut Value) {
     let whole = document.clone();
     let paths = document
@@ -199,7 +200,12 @@ fn add_examples(document: &mut Value) {
                 .and_then(Value::as_object_mut)
                 && let Some(schema) = json.get("schema")
             {
-                let example = example::sample(&whole, schema, "");
+                let mut example = example::sample(&whole, schema, "");
+                if let Some(Value::Object(told)) = json.remove("example")
+                    && let Some(example) = example.as_object_mut()
+                {
+                    example.extend(told);
+                }
                 json.insert("example".to_owned(), example);
             }
         }

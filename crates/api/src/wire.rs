@@ -30,6 +30,10 @@ impl PartialSchema for Time {
         ObjectBuilder::new()
             .schema_type(SchemaType::new(Type::String))
             .format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
+            .description(Some(
+                "A moment: RFC 3339 in UTC with six digits of the second.",
+            ))
+            .examples([serde_json::json!("2026-01-31T09:30:00.000000Z")])
             .into()
     }
 }

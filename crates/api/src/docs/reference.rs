@@ -1,16 +1,18 @@
 //! The reference, from the OpenAPI document: operations by tag, then the objects, then the problems.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::html::{escape, inline, prose};
 use super::page::page;
+use super::schema::{render_schema, row, values};
+use super::tree::{list, object, text};
 use crate::access::{OPERATIONS, Operation};
 use crate::problem::Problem;
 
 /// The whole reference of `document`. `public_url` is where its examples call.
 pub(crate) fn render(document: &Value, public_url: &str) -> String {
     let tags = list(document, "/tags");
-    let mut navigation = String::new();
+    let mut navigation = START.to_owned();
     let mut main = introduction(document, public_url);
     for tag in tags {
         let name = text(tag, "/name");
@@ -33,7 +35,7 @@ pub(crate) fn render(document: &Value, public_url: &str) -> String {
     main.push_str("<h2 id=\"objects\">Objects</h2>");
     for (name, schema) in object(document, "/components/schemas") {
         navigation.extend([format!("<a href=\"#{0}\">{0}</a>", escape(name))]);
-        main.push_str(&render_schema(name, schema));
+        main.push_str(&render_schema(document, name, schema));
     }
     navigation.push_str("<h2>Problems</h2><a href=\"/docs/problems\">All codes</a>");
     page("Posthorn: API reference", &navigation, &main)
@@ -73,6 +75,22 @@ pub(crate) fn render_problem(problem: Problem) -> String {
 
 const BACK: &str = "<a href=\"/docs\">API reference</a><a href=\"/docs/problems\">All problems</a>";
 
+const START: &str = "<h2>Start</h2><a href=\"#authentication\">Authentication</a><a href=\"#receiving\">Receiving</a>";
+
+const AUTHENTICATION: &str = "Every call to `/v1` carries an API key in its header: `Authorization: Bearer KEY`. A key is \
+    `ph_live_…` or `ph_test_…`, belongs to one tenant and sees nothing of another. Each operation names the scope that its key needs; \
+    without it the answer is 403.";
+
+const RECEIVING: &str = "Requests to your endpoints are signed as Standard Webhooks says, so its libraries verify them. \
+    The headers are `webhook-id` (the event's id, the same on each attempt), `webhook-timestamp` (Unix seconds) and \
+    `webhook-signature` (one or more signatures with a space between them; one that fits is enough).\n\n\
+    To verify `v1` by hand: join id, timestamp and the raw body with dots; take HMAC-SHA256 of that, keyed with the secret after \
+    `whsec_`, decoded from base64; write it in base64 after `v1,`; compare in constant time; refuse a timestamp more than five minutes off. \
+    Do not parse the body before.";
+
+const STANDARD_WEBHOOKS: &str =
+    "<a href=\"https://www.standardwebhooks.com/\">Standard Webhooks</a>";
+
 fn introduction(document: &Value, public_url: &str) -> String {
     let example = format!(
         "curl -sS {public_url}/v1/events -H 'Authorization: Bearer ph_test_…' -H 'Content-Type: application/json' \
@@ -80,9 +98,12 @@ fn introduction(document: &Value, public_url: &str) -> String {
     );
     format!(
         "<h1>API reference</h1>{}<p>The same as a document for programs: <a href=\"/openapi.json\">openapi.json</a>.</p>\
-         <pre><code>{}</code></pre>",
+         <h2 id=\"authentication\">Authentication</h2>{}<pre><code>{}</code></pre>\
+         <h2 id=\"receiving\">Receiving</h2>{}",
         prose(text(document, "/info/description")),
+        prose(AUTHENTICATION),
         escape(&example),
+        prose(RECEIVING).replace("Standard Webhooks", STANDARD_WEBHOOKS),
     )
 }
 
@@ -112,7 +133,7 @@ fn render_operation(path: &str, method: &str, operation: &Value) -> String {
     )]);
     html.push_str(&parameters(operation));
     if let Some(schema) = operation.pointer("/requestBody/content/application~1json/schema") {
-        html.extend([format!("<h4>Body</h4><p>{}</p>", kind(schema))]);
+        html.extend([format!("<h4>Body</h4><p>{}</p>", values(schema))]);
     }
     html.push_str(&responses(operation));
     html
@@ -120,16 +141,12 @@ fn render_operation(path: &str, method: &str, operation: &Value) -> String {
 
 fn parameters(operation: &Value) -> String {
     let row = |parameter: &Value| {
-        let needed = if parameter.pointer("/required") == Some(&Value::Bool(true)) {
-            " (needed)"
-        } else {
-            ""
-        };
-        format!(
-            "<tr><td><code>{}</code>{needed}</td><td>{}</td><td>{}</td></tr>",
-            escape(text(parameter, "/name")),
-            parameter.get("schema").map(kind).unwrap_or_default(),
-            inline(text(parameter, "/description")),
+        let required = parameter.pointer("/required") == Some(&Value::Bool(true));
+        row(
+            text(parameter, "/name"),
+            required,
+            &parameter.get("schema").map(values).unwrap_or_default(),
+            text(parameter, "/description"),
         )
     };
     let rows: String = list(operation, "/parameters").iter().map(row).collect();
@@ -155,7 +172,7 @@ fn responses(operation: &Value) -> String {
             format!(
                 "{} {}",
                 inline(text(response, "/description")),
-                content.map(kind).unwrap_or_default()
+                content.map(values).unwrap_or_default()
             )
         } else {
             links.join(" ")
@@ -166,132 +183,6 @@ fn responses(operation: &Value) -> String {
         )]);
     }
     format!("<h4>Answers</h4><table><tbody>{rows}</tbody></table>")
-}
-
-fn render_schema(name: &str, schema: &Value) -> String {
-    let mut html = format!(
-        "<h3 id=\"{0}\">{0}</h3>{1}",
-        escape(name),
-        prose(text(schema, "/description"))
-    );
-    html.push_str(&fields(schema));
-    for part in list(schema, "/allOf").iter().chain(list(schema, "/oneOf")) {
-        match part.get("$ref") {
-            Some(_) => html.extend(["<p>All of ", &kind(part), ", and:</p>"]),
-            None => html.extend([prose(text(part, "/description")), fields(part)]),
-        }
-    }
-    if let Some(example) = schema.get("example") {
-        let example = serde_json::to_string_pretty(example).unwrap_or_default();
-        html.extend([
-            "<h4>Example</h4><pre><code>",
-            &escape(&example),
-            "</code></pre>",
-        ]);
-    }
-    html
-}
-
-fn fields(schema: &Value) -> String {
-    let needed = list(schema, "/required");
-    let row = |(name, field): (&String, &Value)| {
-        let mark = if needed.iter().any(|other| other == name) {
-            ""
-        } else {
-            " <span class=\"quiet\">optional</span>"
-        };
-        format!(
-            "<tr><td><code>{}</code>{mark}</td><td>{}</td><td>{}</td></tr>",
-            escape(name),
-            kind(field),
-            inline(text(field, "/description"))
-        )
-    };
-    let rows: String = object(schema, "/properties").iter().map(row).collect();
-    if rows.is_empty() {
-        rows
-    } else {
-        format!("<table><tbody>{rows}</tbody></table>")
-    }
-}
-
-/// What values a schema has, in a few words.
-fn kind(schema: &Value) -> String {
-    if let Some(name) = schema
-        .get("$ref")
-        .and_then(Value::as_str)
-        .and_then(|path| path.rsplit('/').next())
-    {
-        return format!("<a href=\"#{0}\">{0}</a>", escape(name));
-    }
-    if let Some(members) = schema
-        .get("anyOf")
-        .or_else(|| schema.get("oneOf"))
-        .and_then(Value::as_array)
-    {
-        return members.iter().map(kind).collect::<Vec<_>>().join(" or ");
-    }
-    let words = schema
-        .get("enum")
-        .or_else(|| schema.get("x-known-values"))
-        .and_then(Value::as_array);
-    if let Some(words) = words {
-        let words: Vec<_> = words
-            .iter()
-            .map(|word| format!("<code>{}</code>", escape(&plain(word))))
-            .collect();
-        return words.join(" ");
-    }
-    if let Some(items) = schema.get("items") {
-        return format!("list of {}", kind(items));
-    }
-    if let Some(values) = schema
-        .get("additionalProperties")
-        .filter(|values| values.is_object())
-    {
-        return format!("object of {}", kind(values));
-    }
-    let format = schema
-        .get("format")
-        .and_then(Value::as_str)
-        .map(|format| format!(" ({format})"))
-        .unwrap_or_default();
-    match schema.get("type") {
-        Some(Value::String(one)) => escape(&format!("{one}{format}")),
-        Some(Value::Array(some)) => escape(&format!(
-            "{}{format}",
-            some.iter().map(plain).collect::<Vec<_>>().join(" or ")
-        )),
-        _ => "any JSON value".to_owned(),
-    }
-}
-
-fn plain(value: &Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
-}
-
-fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-}
-
-fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
-    value
-        .pointer(pointer)
-        .and_then(Value::as_array)
-        .map_or(&[], Vec::as_slice)
-}
-
-fn object<'a>(value: &'a Value, pointer: &str) -> &'a Map<String, Value> {
-    static EMPTY: std::sync::OnceLock<Map<String, Value>> = std::sync::OnceLock::new();
-    value
-        .pointer(pointer)
-        .and_then(Value::as_object)
-        .unwrap_or_else(|| EMPTY.get_or_init(Map::new))
 }
 
 #[cfg(test)]
@@ -314,6 +205,33 @@ mod tests {
             assert!(list.contains(problem.code()));
             assert!(render_problem(*problem).contains(problem.code()));
         }
+    }
+
+    #[test]
+    fn a_parameter_is_shown_with_its_bounds_default_and_need() {
+        let page = render(&document(), "http://127.0.0.1:8400");
+        assert!(page.contains(
+            "<code>limit</code></td><td>integer (int32), 1 to 250, default <code>50</code></td>"
+        ));
+        assert!(page.contains("<code>id</code> <span class=\"quiet\">required</span>"));
+        assert!(!page.contains("needed)"));
+    }
+
+    #[test]
+    fn the_reference_says_how_to_call_and_how_to_verify() {
+        let page = render(&document(), "http://127.0.0.1:8400");
+        for place in ["authentication", "receiving"] {
+            assert!(page.contains(&format!("id=\"{place}\"")), "{place}");
+            assert!(page.contains(&format!("href=\"#{place}\"")), "{place}");
+        }
+        assert!(page.contains("Authorization: Bearer KEY"));
+        assert!(page.contains("<a href=\"https://www.standardwebhooks.com/\">"));
+    }
+
+    #[test]
+    fn a_payload_is_shown_as_bytes() {
+        let page = render(&document(), "http://127.0.0.1:8400");
+        assert!(page.contains("The payload. string (binary)"));
     }
 
     #[test]

@@ -40,7 +40,16 @@ fn simplify_null(object: &mut Map<String, Value>) {
         .is_some_and(|members| {
             members.len() == 2 && members.iter().any(|member| member["type"] == null)
         });
-    if nullable && let Some(members) = object.remove("oneOf") {
+    if nullable && let Some(mut members) = object.remove("oneOf") {
+        // The generator puts what a field is about on the member, where readers of fields do not look.
+        for member in members.as_array_mut().into_iter().flatten() {
+            if let Some(about) = member
+                .as_object_mut()
+                .and_then(|member| member.remove("description"))
+            {
+                object.entry("description").or_insert(about);
+            }
+        }
         object.insert("anyOf".to_owned(), members);
     }
 }

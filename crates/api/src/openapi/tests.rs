@@ -233,3 +233,122 @@ fn a_policy_of_each_kind_is_described_as_it_is_read() {
         assert_eq!(serde_json::to_value(&read).unwrap()["kind"], policy["kind"]);
     }
 }
+
+#[test]
+fn a_nullable_field_keeps_its_description() {
+    let schemas = document()["components"]["schemas"].clone();
+    for (schema, field) in [
+        ("CreateEndpoint", "rate_limit"),
+        ("Delivery", "next_attempt_at"),
+        ("Delivery", "last_attempt"),
+        ("AttemptSummary", "error"),
+    ] {
+        let field = &schemas[schema]["properties"][field];
+        assert!(field["description"].is_string(), "{schema} {field}");
+    }
+}
+
+#[test]
+fn a_payload_is_binary() {
+    let schema = document()["paths"]["/v1/events/{id}/payload"]["get"]["responses"]["200"]["content"]
+        ["application/octet-stream"]["schema"]
+        .clone();
+    assert_eq!(
+        (&schema["type"], &schema["format"]),
+        (&json!("string"), &json!("binary"))
+    );
+}
+
+#[test]
+fn no_answer_says_of_a_secret_that_it_is_never_shown_again() {
+    let text = openapi_json();
+    for untrue in ["not again", "not shown again", "this once"] {
+        assert!(!text.contains(untrue), "{untrue}");
+    }
+    for id in ["/v1/endpoints", "/v1/endpoints/{id}/rotate-secret"] {
+        let about = document()["paths"][id]["post"]["description"].clone();
+        assert!(
+            about.as_str().unwrap().contains("endpoints:secrets"),
+            "{id}"
+        );
+    }
+}
+
+/// The presets' numbers are told in words; the policies themselves are `domain`'s.
+#[test]
+fn a_preset_s_meaning_tells_its_attempts() {
+    use posthorn_domain::retry::{Preset, RetryPolicy};
+
+    let schema = document()["components"]["schemas"]["Preset"].clone();
+    for (at, &name) in Preset::ALL.iter().enumerate() {
+        let meaning = schema["x-enum-descriptions"][at].as_str().unwrap();
+        let attempts = RetryPolicy::Preset { name }.max_attempts();
+        assert!(
+            meaning.starts_with(&format!("{attempts} attempts")),
+            "{name}: {meaning}"
+        );
+    }
+}
+
+#[test]
+fn a_fatal_status_has_the_bounds_that_are_checked() {
+    use posthorn_domain::endpoint::may_be_fatal;
+
+    let schema = document()["components"]["schemas"]["FatalStatus"].clone();
+    let fatal: Vec<u16> = (0..=999).filter(|&status| may_be_fatal(status)).collect();
+    assert_eq!(schema["minimum"], json!(fatal.first().unwrap()));
+    assert_eq!(schema["maximum"], json!(fatal.last().unwrap()));
+}
+
+#[test]
+fn what_is_required_at_first_only_is_said() {
+    let schemas = document()["components"]["schemas"].clone();
+    for (schema, words) in [
+        ("CompatRequest", "`kind` and `secret` are required"),
+        ("RateLimitRequest", "`per_second` is required"),
+    ] {
+        assert!(
+            schemas[schema]["description"]
+                .as_str()
+                .unwrap()
+                .contains(words),
+            "{schema}"
+        );
+    }
+    let schemes = &schemas["SigningRequest"]["properties"]["schemes"]["items"];
+    assert_eq!(schemes["$ref"], "#/components/schemas/SigningScheme");
+}
+
+#[test]
+fn examples_do_not_contradict_themselves() {
+    fn check(value: &Value, place: &str) {
+        match value {
+            Value::Array(items) => items.iter().for_each(|item| check(item, place)),
+            Value::Object(fields) => {
+                if let (Some(matched), Some(count)) =
+                    (fields.get("matched"), fields.get("deliveries_count"))
+                {
+                    assert_eq!(matched == &json!(true), count != &json!(0), "{place}");
+                }
+                if let (Some(count), Some(last)) =
+                    (fields.get("attempt_count"), fields.get("last_attempt"))
+                {
+                    assert_eq!(count == &json!(0), last.is_null(), "{place}");
+                }
+                fields.values().for_each(|inner| check(inner, place));
+            }
+            _ => {}
+        }
+    }
+    for (method, path, operation) in operations() {
+        for response in operation["responses"].as_object().unwrap().values() {
+            check(
+                &response["content"]["application/json"]["example"],
+                &format!("{method} {path}"),
+            );
+        }
+    }
+    let replay = &document()["paths"]["/v1/dead-letters/{id}/replay"]["post"]["responses"]["202"];
+    let example = &replay["content"]["application/json"]["example"];
+    assert_eq!(example["state"], "retrying");
+}

@@ -195,12 +195,13 @@ impl From<&CompatForm> for Compat {
     }
 }
 
-/// An endpoint and the secrets that were made for it, shown this once.
+/// An endpoint and the secret that was made or given now.
 #[derive(Debug, Serialize, ToSchema)]
 struct EndpointWithSecret {
     #[serde(flatten)]
     endpoint: Endpoint,
-    /// The shared secret that signs with `v1`, where one was made or given now. It is not shown again.
+    /// The shared secret that signs with `v1`, where one was made or given now. Later
+    /// `GET /v1/endpoints/{id}/secrets` shows it to keys with the scope `endpoints:secrets`.
     #[schema(example = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")]
     secret: Option<String>,
     /// The public key of `v1a`, where a key pair was made or given now.

@@ -46,6 +46,7 @@ pub(super) struct Event {
     /// When it became durable.
     accepted_at: Time,
     /// Bytes of its payload.
+    #[schema(example = 26)]
     size: u32,
     /// What its payload says that it is, as it was submitted and is sent.
     content_type: String,
@@ -56,6 +57,7 @@ pub(super) struct Event {
     /// Whether any endpoint wanted it.
     matched: bool,
     /// How many endpoints wanted it.
+    #[schema(example = 1)]
     deliveries_count: u32,
     /// Its deliveries, at most 100; null in lists.
     deliveries: Option<Vec<Delivery>>,

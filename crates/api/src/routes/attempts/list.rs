@@ -20,9 +20,9 @@ use crate::state::ApiState;
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "describes the query; Parameters reads it")]
 struct AttemptFilters {
-    /// Attempts of this event.
+    /// Attempts of this event. Required without `endpoint_id`.
     event_id: Option<String>,
-    /// Attempts of this endpoint.
+    /// Attempts of this endpoint. Required without `event_id`.
     endpoint_id: Option<String>,
 }
 
@@ -37,8 +37,9 @@ pub(in crate::routes) struct AttemptPage {
 
 /// List attempts.
 ///
-/// Of an event, ordered by endpoint; of an endpoint, ordered by event; of both, which is one delivery. Within a
-/// delivery by number. The newest first unless asked otherwise.
+/// `event_id`, `endpoint_id` or both are required. With `event_id`: the attempts for that event at every endpoint, sorted by
+/// endpoint. With `endpoint_id`: the attempts of every event at that endpoint, sorted by event. With both: those of
+/// one delivery. The attempts of a delivery stand together, sorted by their number `n`. `order` turns the whole list round.
 #[utoipa::path(
     get,
     path = "/v1/attempts",

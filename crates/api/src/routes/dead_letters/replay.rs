@@ -24,7 +24,24 @@ use crate::wire::Id;
     operation_id = "replay_dead_letter",
     tag = "dead-letters",
     params(("id" = String, Path, description = "The delivery's id.")),
-    responses((status = 202, description = "The delivery is due.", body = Delivery))
+    responses((status = 202, description = "The delivery is due.", body = Delivery,
+        example = json!({
+            "state": "retrying",
+            "attempt_count": 10,
+            "next_attempt_at": "2026-02-03T16:00:00.000000Z",
+            "expires_at": "2026-02-08T16:00:00.000000Z",
+            "last_attempt": {
+                "id": "att_01kb6x8v2rhd7t4q9m3n5p6s7v01kb6wq3c5e8h2k4n7r9t1v3x5-a-9f2c4e6a8b0d1f35",
+                "n": 10,
+                "trigger": "schedule",
+                "replay_id": null,
+                "sent_at": "2026-02-03T13:05:35.000000Z",
+                "outcome": "failed",
+                "status": 500,
+                "error": {"kind": "status", "detail": null},
+                "duration_ms": 120
+            }
+        })))
 )]
 pub(super) async fn replay_dead_letter(
     State(state): State<ApiState>,

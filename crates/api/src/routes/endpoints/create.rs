@@ -44,7 +44,7 @@ pub(in crate::routes) struct CreateEndpoint {
     description: Option<String>,
     /// Patterns of the types that it listens to: `*` is one part, `**` at the end one or more. Default `["**"]`.
     #[serde(default, deserialize_with = "present")]
-    #[schema(nullable = false, min_items = 1, max_items = 100)]
+    #[schema(nullable = false, min_items = 1, max_items = 100, default = json!(["**"]))]
     event_types: Option<Vec<String>>,
     /// At most 20 headers that are sent with every request.
     #[serde(default, deserialize_with = "present")]
@@ -68,11 +68,11 @@ pub(in crate::routes) struct CreateEndpoint {
     max_in_flight: Option<u32>,
     /// One deadline over connecting, headers and body. Default 15,000.
     #[serde(default, deserialize_with = "present")]
-    #[schema(nullable = false, minimum = 1000, maximum = 30_000)]
+    #[schema(nullable = false, minimum = 1000, maximum = 30_000, default = 15_000)]
     timeout_ms: Option<u32>,
     /// Statuses that end a delivery at once: 400 to 599 without 408, 410 and 429. Default none.
     #[serde(default, deserialize_with = "present")]
-    #[schema(nullable = false)]
+    #[schema(value_type = Option<Vec<super::fields::FatalStatus>>, nullable = false)]
     fatal_statuses: Option<Vec<u16>>,
     /// How requests are signed. Default `v1`.
     #[serde(default, deserialize_with = "present")]
@@ -107,7 +107,8 @@ pub(in crate::routes) struct CreateEndpoint {
 
 /// Create an endpoint.
 ///
-/// In force for every event that is submitted after the answer. The secret is shown in this answer and not again.
+/// In force for every event that is submitted after the answer. The secret is shown in this answer; later
+/// `GET /v1/endpoints/{id}/secrets` shows it to keys with the scope `endpoints:secrets`.
 #[utoipa::path(
     post,
     path = "/v1/endpoints",

@@ -138,7 +138,13 @@ pub(super) fn timeout_ms(millis: u32, faults: &mut Faults) -> Option<u32> {
     )
 }
 
-/// How many requests may start.
+/// A status that may end a delivery at once: 400 to 599 without 408, 410 and 429.
+#[derive(Debug, ToSchema)]
+#[schema(minimum = 400, maximum = 599)]
+#[expect(dead_code, reason = "describes one of fatal_statuses")]
+pub(super) struct FatalStatus(u16);
+
+/// How many requests may start. Where there is no limit yet, `per_second` is required.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = RateLimitRequest)]

@@ -3,6 +3,8 @@
 
 use utoipa::ToSchema;
 
+use crate::openapi::words::described_words;
+
 /// When a failed attempt is followed by another.
 #[derive(Debug, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -54,40 +56,58 @@ pub(super) enum RetryPolicy {
     },
 }
 
-/// Policies with a name.
-#[derive(Debug, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[expect(
-    dead_code,
-    reason = "describes the JSON of posthorn_domain::retry::Preset"
-)]
-pub(super) enum Preset {
-    /// 1 s, 3 attempts.
-    Internal,
-    /// 500 ms doubling to 30 s, 5 attempts.
-    InternalBulk,
-    /// 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h. The default.
-    Standard,
-    /// 1 s doubling to 60 s, 12 attempts.
-    HighVolume,
-    /// 5 s, 15 s, 45 s, 2 min, 5 min, then hourly for a week.
-    Financial,
+described_words! {
+    /// Policies with a name.
+    pub(super) Preset as "Preset" {
+        /// 3 attempts, 1 s apart, no jitter: for a receiver of your own.
+        "internal",
+        /// 5 attempts: after 500 ms, then doubling (1 s, 2 s, 4 s), no jitter.
+        "internal_bulk",
+        /// 10 attempts over about 3 days: after 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h, each spread by
+        /// 0.2. The default.
+        "standard",
+        /// 12 attempts over about 6 minutes: after 1 s, doubling up to 60 s, full jitter.
+        "high_volume",
+        /// 173 attempts over 7 days: after 5 s, 15 s, 45 s, 2 min, 5 min, then hourly, each spread by 0.1.
+        "financial",
+    }
 }
 
-/// How a delay is spread: `"none"`, `"full"`, `"equal"` or `{"spread": 0.2}`.
+/// How a delay is spread, so that what failed together does not come back together: a word, or `{"spread": 0.2}`,
+/// which is the default.
 #[derive(Debug, ToSchema)]
-#[serde(rename_all = "snake_case")]
+#[serde(untagged)]
 #[expect(
     dead_code,
     reason = "describes the JSON of posthorn_domain::retry::Jitter"
 )]
 pub(super) enum Jitter {
-    /// Exactly the delay.
-    None,
-    /// Anything from 0 to the delay, but at least 100 ms.
-    Full,
-    /// Anything from half the delay to the delay.
-    Equal,
-    /// Anything from the delay × (1 − r) to the delay × (1 + r).
-    Spread(f64),
+    /// A word.
+    Word(JitterWord),
+    /// A part of the delay.
+    Spread(JitterSpread),
+}
+
+described_words! {
+    /// How a delay is spread, in a word.
+    pub(super) JitterWord as "JitterWord" {
+        /// Exactly the delay.
+        "none",
+        /// Anything from 0 to the delay, but at least 100 ms.
+        "full",
+        /// Anything from half the delay to the delay.
+        "equal",
+    }
+}
+
+/// A delay is spread by a part of itself to either side.
+#[derive(Debug, ToSchema)]
+#[expect(
+    dead_code,
+    reason = "describes the JSON of posthorn_domain::retry::Jitter"
+)]
+pub(super) struct JitterSpread {
+    /// Anything from the delay × (1 − `spread`) to the delay × (1 + `spread`).
+    #[schema(minimum = 0, maximum = 1)]
+    spread: f64,
 }

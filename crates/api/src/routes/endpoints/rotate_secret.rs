@@ -18,6 +18,7 @@ use super::secrets::NO_STORE;
 use crate::authenticate::Caller;
 use crate::body::JsonOrNothing;
 use crate::faults::Faults;
+use crate::openapi::words::described_words;
 use crate::problem::{Failure, Problem};
 use crate::query::NoQuery;
 use crate::state::ApiState;
@@ -38,26 +39,21 @@ pub(in crate::routes) struct RotateSecret {
     scheme: Option<SigningScheme>,
     /// How long the old secret signs beside the new one, in seconds. 0: it signs nothing any more. Default 86,400, a day.
     #[serde(default, deserialize_with = "present")]
-    #[schema(nullable = false, minimum = 0, maximum = 604_800)]
+    #[schema(nullable = false, minimum = 0, maximum = 604_800, default = 86_400)]
     overlap_s: Option<u32>,
 }
 
-/// A scheme of Standard Webhooks.
-#[derive(Debug, ToSchema)]
-#[serde(rename_all = "lowercase")]
-#[schema(as = SigningScheme)]
-#[expect(
-    dead_code,
-    reason = "describes the JSON of posthorn_domain::endpoint::SigningScheme"
-)]
-enum SchemeWord {
-    /// HMAC-SHA256 with a shared secret.
-    V1,
-    /// ed25519 with a key pair.
-    V1a,
+described_words! {
+    /// A scheme of Standard Webhooks.
+    pub(super) SchemeWord as "SigningScheme" {
+        /// HMAC-SHA256 with a shared secret.
+        "v1",
+        /// ed25519 with a key pair: receivers hold the public key alone.
+        "v1a",
+    }
 }
 
-/// The new secret, shown this once, and what signs beside it.
+/// The new secret and what signs beside it.
 #[derive(Debug, Serialize, ToSchema)]
 pub(in crate::routes) struct RotatedSecret {
     /// What it signs with.
@@ -89,7 +85,8 @@ struct OldSecret {
 /// Change the secret of an endpoint.
 ///
 /// From the answer on, requests carry a signature of the new secret, and one of the old until its overlap is over: a receiver that
-/// knows either verifies them. The new secret is shown in this answer. At most 5 old secrets sign beside those in force.
+/// knows either verifies them. The new secret is shown in this answer; later
+/// `GET /v1/endpoints/{id}/secrets` shows it to keys with the scope `endpoints:secrets`. At most 5 old secrets sign beside those in force.
 #[utoipa::path(
     post,
     path = "/v1/endpoints/{id}/rotate-secret",

@@ -11,8 +11,10 @@ use posthorn_store::configure::{CompatChanges, Patch};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
+use super::rotate_secret::SchemeWord;
 use crate::failure::compat_problem;
 use crate::faults::Faults;
+use crate::openapi::words::described_words;
 use crate::problem::Problem;
 use crate::wire::{Change, Object, present};
 
@@ -22,7 +24,7 @@ use crate::wire::{Change, Object, present};
 pub(super) struct SigningRequest {
     /// `v1`: HMAC-SHA256. `v1a`: ed25519. One or both.
     #[serde(default, deserialize_with = "present")]
-    #[schema(value_type = Option<Vec<String>>, nullable = false, min_items = 1, max_items = 2, example = json!(["v1"]))]
+    #[schema(value_type = Option<Vec<SchemeWord>>, nullable = false, min_items = 1, max_items = 2, example = json!(["v1"]))]
     schemes: Option<Vec<SigningScheme>>,
     /// What the names of the headers begin with: `PREFIX-id`, `PREFIX-timestamp` and `PREFIX-signature`. 1 to 32 of `a-z 0-9 -`.
     /// Default (null): `webhook`.
@@ -35,7 +37,8 @@ pub(super) struct SigningRequest {
     compat: Change<Object<CompatRequest>>,
 }
 
-/// A further signature in the form of another sender. In a change what is absent stays.
+/// A further signature in the form of another sender. Where there is none yet, `kind` and `secret` are required; in a
+/// change of one what is absent stays.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = CompatRequest)]
@@ -61,21 +64,16 @@ impl fmt::Debug for CompatRequest {
     }
 }
 
-/// Whose form a signature has.
-#[derive(Debug, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = CompatKind)]
-#[expect(
-    dead_code,
-    reason = "describes the JSON of posthorn_domain::compat::CompatKind"
-)]
-enum CompatWord {
-    /// GitHub's: `sha256=` and the HMAC of the body.
-    Github,
-    /// Stripe's: time, and the HMAC of time and body.
-    Stripe,
-    /// The HMAC of the body in hexadecimal.
-    HmacSha256,
+described_words! {
+    /// Whose form a signature has.
+    CompatWord as "CompatKind" {
+        /// GitHub's: `sha256=` and the HMAC-SHA256 of the body in hexadecimal.
+        "github",
+        /// Stripe's: `t=` and the time, `v1=` and the HMAC-SHA256 of time and body in hexadecimal.
+        "stripe",
+        /// The bare HMAC-SHA256 of the body in hexadecimal, in a header that you name.
+        "hmac_sha256",
+    }
 }
 
 /// What becomes of how requests are signed.

@@ -17,6 +17,7 @@ use super::{EndpointWithSecret, policy};
 use crate::authenticate::Caller;
 use crate::body::Json;
 use crate::faults::Faults;
+use crate::openapi::words::described_words;
 use crate::problem::Failure;
 use crate::query::NoQuery;
 use crate::state::ApiState;
@@ -69,7 +70,7 @@ pub(in crate::routes) struct UpdateEndpoint {
     timeout_ms: Change<u32>,
     /// Statuses that end a delivery at once, all of them.
     #[serde(default)]
-    #[schema(value_type = Option<Vec<u16>>)]
+    #[schema(value_type = Option<Vec<super::fields::FatalStatus>>)]
     fatal_statuses: Change<Vec<u16>>,
     /// How requests are signed. A scheme that comes gets a fresh secret, one that goes stops signing at once.
     #[serde(default)]
@@ -97,54 +98,39 @@ pub(in crate::routes) struct UpdateEndpoint {
     state_reason: Change<String>,
 }
 
-/// What an endpoint's requests carry.
-#[derive(Debug, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = BodyForm)]
-#[expect(
-    dead_code,
-    reason = "describes the JSON of posthorn_domain::body::BodyForm"
-)]
-pub(super) enum BodyWord {
-    /// The payload as it is.
-    Payload,
-    /// `{"type":…,"timestamp":…,"data":…}`, as `application/json`: the event's type, when it occurred (or was accepted, where
-    /// that was not said), and the payload, byte for byte.
-    Standard,
+described_words! {
+    /// What an endpoint's requests carry.
+    pub(super) BodyWord as "BodyForm" {
+        /// The payload as it is. The default.
+        "payload",
+        /// `{"type":…,"timestamp":…,"data":…}`, as `application/json`: the event's type, when it occurred (or was accepted, where
+        /// that was not said), and the payload, byte for byte.
+        "standard",
+    }
 }
 
-/// Which answers are kept with their attempts.
-#[derive(Debug, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = KeepResponses)]
-#[expect(
-    dead_code,
-    reason = "describes the JSON of posthorn_domain::endpoint::KeepResponses"
-)]
-pub(super) enum KeepWord {
-    /// Those of failed attempts.
-    Failures,
-    /// All.
-    All,
-    /// None.
-    None,
+described_words! {
+    /// Which answers are kept with their attempts.
+    pub(super) KeepWord as "KeepResponses" {
+        /// Those of failed attempts. The default.
+        "failures",
+        /// All of them.
+        "all",
+        /// None.
+        "none",
+    }
 }
 
-/// What people set.
-#[derive(Debug, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = EndpointState)]
-#[expect(
-    dead_code,
-    reason = "describes the JSON of posthorn_domain::endpoint::EndpointState"
-)]
-pub(super) enum StateWord {
-    /// Matched and sent to.
-    Enabled,
-    /// Matched; deliveries wait.
-    Paused,
-    /// Not matched; what waits is kept until its end.
-    Disabled,
+described_words! {
+    /// What people set.
+    pub(super) StateWord as "EndpointState" {
+        /// Matched and sent to. The default.
+        "enabled",
+        /// Matched; deliveries wait until it is enabled.
+        "paused",
+        /// Not matched; what waits is kept until its end.
+        "disabled",
+    }
 }
 
 /// Change an endpoint.

@@ -44,6 +44,7 @@ pub(in crate::routes) struct EventAccepted {
     /// Whether any endpoint wants it.
     matched: bool,
     /// How many endpoints want it.
+    #[schema(example = 1)]
     deliveries_count: usize,
 }
 

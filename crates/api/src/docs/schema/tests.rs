@@ -1,0 +1,77 @@
+use serde_json::json;
+
+use super::*;
+use crate::docs::html::{escape, inline};
+use crate::openapi::document;
+
+/// The rows of a table with this name in front.
+fn rows(html: &str, name: &str) -> Vec<String> {
+    let start = format!("<tr><td><code>{}</code>", escape(name));
+    html.split(&start)
+        .skip(1)
+        .map(|rest| rest.split("</tr>").next().unwrap().to_owned())
+        .collect()
+}
+
+/// Whether a row says the number or word, apart from longer ones.
+fn says(row: &str, value: &Value) -> bool {
+    let wanted = escape(&plain(value));
+    let apart = |c: Option<char>| !c.is_some_and(|c| c.is_alphanumeric() || c == '.');
+    row.match_indices(&wanted).any(|(at, found)| {
+        apart(row[..at].chars().next_back()) && apart(row[at + found.len()..].chars().next())
+    })
+}
+
+#[test]
+fn every_word_of_an_enumeration_is_shown_with_its_meaning() {
+    let document = document();
+    let mut seen = 0;
+    for (name, schema) in object(&document, "/components/schemas") {
+        let words = list(schema, "/enum");
+        let meanings = list(schema, "/x-enum-descriptions");
+        assert_eq!(words.len(), meanings.len(), "{name}");
+        let html = render_schema(&document, name, schema);
+        for (word, meaning) in words.iter().zip(meanings) {
+            let row = rows(&html, word.as_str().unwrap()).concat();
+            assert!(
+                row.contains(&inline(meaning.as_str().unwrap())),
+                "{name} {word}"
+            );
+            seen += 1;
+        }
+    }
+    assert!(seen > 10, "{seen}");
+}
+
+#[test]
+fn a_union_says_one_of_and_what_tells_its_members_apart() {
+    let document = document();
+    let html = |name: &str| {
+        let schema = &document["components"]["schemas"][name];
+        render_schema(&document, name, schema)
+    };
+    let policy = html("RetryPolicy");
+    assert!(policy.contains("One of:") && !policy.contains("All of"));
+    for kind in ["preset", "fixed", "exponential", "schedule"] {
+        assert!(
+            policy.contains(&format!("<code>kind</code>: <code>{kind}</code>")),
+            "{kind}"
+        );
+    }
+    let jitter = html("Jitter");
+    assert!(
+        jitter.contains("One of:")
+            && jitter.contains("#JitterWord")
+            && jitter.contains("#JitterSpread")
+    );
+    assert!(says(&html("JitterSpread"), &json!("0 to 1")));
+}
+
+#[test]
+fn required_fields_stand_first() {
+    let document = document();
+    let schema = &document["components"]["schemas"]["CreateEndpoint"];
+    let html = render_schema(&document, "CreateEndpoint", schema);
+    let place = |name: &str| html.find(&format!("<tr><td><code>{name}</code>")).unwrap();
+    assert!(place("url") < place("description"));
+}
