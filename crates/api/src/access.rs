@@ -300,6 +300,9 @@ impl Operation {
                     Problem::IdempotencyKeyReused,
                     Problem::IdempotencyKeyInUse,
                 ]);
+                if !self.submits_events() {
+                    all.push(Problem::IdempotencyAnswerLost);
+                }
             } else {
                 all.push(Problem::IdempotencyKeyUnsupported);
             }
