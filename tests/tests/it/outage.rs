@@ -65,10 +65,11 @@ async fn twenty_thousand_retries_that_waited_for_a_node_go_out_by_turns_and_none
     pause(Duration::from_secs(3)).await;
     let paths = stage.receiver.map(|request| request.path() == "/few");
     assert_eq!(paths.len(), WAITING / 2);
-    let last_of_few = paths.iter().rposition(|few| *few).unwrap();
+    // By its share of what is overdue a twentieth of the first half is the other tenant's.
+    let few = paths[..WAITING / 4].iter().filter(|few| **few).count();
     assert!(
-        last_of_few < WAITING / 4,
-        "the other tenant's last was number {last_of_few}"
+        few > WAITING / 4 / 40,
+        "{few} of the other tenant's in the first half"
     );
     let left = "SELECT count(*)::text FROM pending WHERE due > now() + interval '50 min'";
     until("what is overdue to be on record", AMPLE, async || {

@@ -54,6 +54,7 @@ pub(crate) async fn crash(args: &TrialArgs) -> anyhow::Result<ExitCode> {
     let database_back = delivers_again(&stage, killed).await?;
     let loaded = loading.await??;
     let lost = missing(&stage, &ids).await?;
+    drained(&stage).await?;
     let seen = stage.count().await?;
     let mut outcome = Outcome::new("s11", Vec::new());
     outcome.verdicts = vec![Verdict::new("lost events", count(lost), Bound::AtMost, 0.0).gate()];
@@ -89,6 +90,15 @@ async fn delivers_again(stage: &Stage, killed: Instant) -> anyhow::Result<f64> {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     Ok(killed.elapsed().as_secs_f64())
+}
+
+/// Waits until what was sent and not on record, when either was killed, has been sent again, or the patience ends.
+async fn drained(stage: &Stage) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    while stage.reader.unfinished().await?.0 > 0 && begin.elapsed() < PATIENCE {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    Ok(())
 }
 
 /// How many accepted events have not come, when none is missing any more or the patience ends.
