@@ -267,6 +267,12 @@ impl Dispatcher {
         taken
     }
 
+    /// What was due for an endpoint beyond what is queued lies parked now: it is among [`Dispatcher::low`] when that runs low.
+    pub(crate) fn rest_is_parked(&self, of: ParkedEndpoint) {
+        self.lanes().rest_is_parked(of.tenant, of.endpoint);
+        self.wake.notify_one();
+    }
+
     /// Queues a parked row to try an endpoint whose circuit is open. Answers whether it was taken: not while another request
     /// to the endpoint is under way.
     pub(crate) fn offer_probe(&self, row: Due) -> bool {

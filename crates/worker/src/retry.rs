@@ -3,8 +3,8 @@
 //! Every shard has a cursor. Cursors are hints: they go back to the beginning every 15 s, when a scan failed, and when a
 //! shard was somebody else's, since rows commit behind them. A scan reads so many rows of a shard and so many in all,
 //! and begins behind the shard at which the last one stopped; while there is more, one follows the other. At most 64
-//! rows of an endpoint are taken; the rest of that endpoint is parked, so that one long queue neither fills the scan nor
-//! hides the others (INV-13).
+//! rows of an endpoint are taken; the rest of that endpoint is parked and drained, by turns of tenants, so that one long
+//! queue neither fills the scan nor hides the others (INV-13).
 //!
 //! What is due is seen within one period of the timer, 200 ms, and the time of a scan.
 
@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use posthorn_domain::delivery::Why;
-use posthorn_domain::id::EventId;
+use posthorn_domain::id::{EventId, TenantId};
 use posthorn_domain::limits;
 use posthorn_store::clock::Clock;
 use posthorn_store::database::{Database, DatabaseError};
@@ -122,8 +122,8 @@ impl DueTimer {
         self.ring.clone()
     }
 
-    /// Parks the rest of the endpoints that had more due than there was room for, all but what this node holds. Many
-    /// endpoints take their time, so this is a loop of its own. Answers how many rows.
+    /// Parks the rest of the endpoints that had more due than there was room for, all but what this node holds, and has it
+    /// drained. Many endpoints take their time, so this is a loop of its own. Answers how many rows.
     ///
     /// # Errors
     /// When the database does not answer; the scans find them again.
@@ -133,9 +133,12 @@ impl DueTimer {
             std::mem::take(&mut *waiting)
         };
         let (mut parked, mut failed) = (0, None);
-        for (of, why) in overfull {
+        for (of, why) in by_turns(overfull) {
             match self.park_rest(of, why).await {
-                Ok(rows) => parked += rows,
+                Ok(rows) => {
+                    parked += rows;
+                    self.dispatcher.rest_is_parked(of);
+                }
                 // Of these rows alone: the next endpoint's turn is not lost with it.
                 Err(error) if error.is_refusal() => failed = Some(error),
                 Err(error) => return Err(error),
@@ -163,3 +166,21 @@ impl DueTimer {
         Ok(sent.map(|row| row.key.event))
     }
 }
+
+/// The first endpoint of each tenant, then each one's second: a tenant with thousands does not keep the others waiting (INV-13).
+fn by_turns(endpoints: HashMap<ParkedEndpoint, Why>) -> Vec<(ParkedEndpoint, Why)> {
+    let mut turns: HashMap<TenantId, usize> = HashMap::new();
+    let mut queue: Vec<_> = endpoints
+        .into_iter()
+        .map(|(of, why)| {
+            let turn = turns.entry(of.tenant).or_default();
+            *turn += 1;
+            (*turn, of, why)
+        })
+        .collect();
+    queue.sort_by_key(|(turn, ..)| *turn);
+    queue.into_iter().map(|(_, of, why)| (of, why)).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -406,6 +406,15 @@ impl Lanes {
         }
     }
 
+    /// Rows of an endpoint that were due lie parked now. With nothing of its own left in memory it is among [`Lanes::low`] at once.
+    pub(super) fn rest_is_parked(&mut self, tenant: TenantId, endpoint: EndpointId) {
+        if self.lane(tenant, endpoint).is_some() {
+            self.set_more(tenant, endpoint, true);
+        } else {
+            self.low.push((tenant, endpoint));
+        }
+    }
+
     /// Takes the endpoints whose parked rows ran low since the last call. Each is told once.
     pub(super) fn low(&mut self) -> Vec<(TenantId, EndpointId)> {
         std::mem::take(&mut self.low)

@@ -349,6 +349,21 @@ fn a_lane_whose_parked_rows_run_low_is_told_once_until_more_are_brought() {
 }
 
 #[test]
+fn an_endpoint_whose_rest_is_parked_is_low_at_once_unless_parked_rows_are_queued() {
+    let mut lanes = Lanes::default();
+    let (gone, busy, full) = (key(1, 1, 0), key(1, 2, 1), key(1, 3, 0));
+    lanes.push(due(busy), now(), usual).unwrap();
+    for event in 0..=u128::try_from(limits::PARKED_LOW).unwrap() {
+        lanes.push(parked(key(1, 3, event)), now(), usual).unwrap();
+    }
+    for of in [gone, busy, full] {
+        lanes.rest_is_parked(of.tenant, of.endpoint);
+    }
+    let low = [gone, busy].map(|of| (of.tenant, of.endpoint));
+    assert_eq!(lanes.low(), low);
+}
+
+#[test]
 fn a_lane_holds_no_more_parked_rows_than_a_drain_may_bring() {
     let mut lanes = Lanes::default();
     let taken = (0..2000)
