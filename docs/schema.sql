@@ -337,6 +337,7 @@ CREATE TABLE public.idempotent_answers (
     sealed bytea,
     expires_at timestamp with time zone NOT NULL,
     changed boolean DEFAULT false NOT NULL,
+    caller uuid,
     CONSTRAINT idempotent_answer_body_hash_is_sha256 CHECK ((octet_length(body_hash) = 32)),
     CONSTRAINT idempotent_answer_is_whole_or_running CHECK ((num_nulls(status, key_id, sealed) =
 CASE

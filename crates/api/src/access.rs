@@ -301,7 +301,10 @@ impl Operation {
                     Problem::IdempotencyKeyInUse,
                 ]);
                 if !self.submits_events() {
-                    all.push(Problem::IdempotencyAnswerLost);
+                    all.extend([
+                        Problem::IdempotencyAnswerLost,
+                        Problem::IdempotencyAnswerWithheld,
+                    ]);
                 }
             } else {
                 all.push(Problem::IdempotencyKeyUnsupported);

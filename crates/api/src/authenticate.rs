@@ -11,7 +11,7 @@ use http::header::AUTHORIZATION;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName};
 use posthorn_domain::api_key;
-use posthorn_domain::id::TenantId;
+use posthorn_domain::id::{KeyId, TenantId};
 use posthorn_domain::scope::Scope;
 use posthorn_store::configuration::KeyRecord;
 use posthorn_store::scope::TenantScope;
@@ -54,6 +54,12 @@ impl Caller {
     #[must_use]
     pub(crate) const fn tenant(&self) -> TenantScope {
         self.tenant
+    }
+
+    /// The key that it came with.
+    #[must_use]
+    pub(crate) fn key(&self) -> KeyId {
+        self.key.id
     }
 
     /// Whether it holds a scope beside the operation's own.

@@ -77,17 +77,18 @@ pub(crate) async fn once(State(state): State<ApiState>, request: Request, next: 
 }
 
 async fn keep(state: ApiState, request: Request, next: Next) -> Response {
-    let (keyed, request) = match take_apart(&state, request).await {
-        Ok((Some(keyed), request)) => (keyed, request),
-        Ok((None, request)) => return deadline::run(request, next).await,
+    let (keyed, caller, request) = match take_apart(&state, request).await {
+        Ok((Some(keyed), caller, request)) => (keyed, caller, request),
+        Ok((None, _, request)) => return deadline::run(request, next).await,
         Err(failure) => return failure.into_response(),
     };
     let sealer = state.sealer();
-    let claiming = idempotent::claim(state.database(), keyed, &sealer);
+    let claiming = idempotent::claim(state.database(), keyed, caller.key(), &sealer);
     match deadline::step(claiming).await {
         Ok(Claimed::Mine(claim)) => run(state, claim, request, next).await,
         Ok(Claimed::Answered(answer)) => again(answer),
         Ok(Claimed::Lost) => Failure::new(Problem::IdempotencyAnswerLost).into_response(),
+        Ok(Claimed::Withheld) => Failure::new(Problem::IdempotencyAnswerWithheld).into_response(),
         Ok(Claimed::Running) => Failure::key_in_use().into_response(),
         Ok(Claimed::Reused) => Failure::new(Problem::IdempotencyKeyReused).into_response(),
         Err(error) => Failure::from(error).into_response(),
@@ -110,12 +111,12 @@ fn operation(request: &Request) -> Option<&'static Operation> {
     Operation::of(request.method(), path.as_str())
 }
 
-/// Reads a request whole, and puts it together again: with who calls, its key and its body's hash. `None` where the path
+/// Reads a request whole, and puts it together again: with its key, its body's hash and who calls. No key where the path
 /// is longer than any that exists.
 async fn take_apart(
     state: &ApiState,
     request: Request,
-) -> Result<(Option<KeyedRequest>, Request), Failure> {
+) -> Result<(Option<KeyedRequest>, Caller, Request), Failure> {
     let (mut parts, body) = request.into_parts();
     let caller = Caller::from_request_parts(&mut parts, state).await?;
     let key = key_of(&parts.headers)?;
@@ -136,7 +137,7 @@ async fn take_apart(
             key,
             body_hash: BodyHash::of(&bytes),
         });
-    Ok((keyed, Request::from_parts(parts, Body::from(bytes))))
+    Ok((keyed, caller, Request::from_parts(parts, Body::from(bytes))))
 }
 
 /// Runs the request to its end and settles the claim. After a panic the key is free when the request's time is over, unless its

@@ -95,6 +95,9 @@ problems! {
     /// The first request with this Idempotency-Key was done, and the server or its database went down before the answer was kept.
     /// Nothing was done now. Look at what is there; another request needs another key.
     IdempotencyAnswerLost = CONFLICT, "idempotency_answer_lost", "The request was done and its answer is lost";
+    /// The first request with this Idempotency-Key was done. Its answer may hold a secret, so it is given again to the API key that
+    /// asked for it and to no other. Nothing was done now.
+    IdempotencyAnswerWithheld = CONFLICT, "idempotency_answer_withheld", "The request was done for another API key";
     /// The payload was removed by retention, so it can be neither shown nor sent again.
     PayloadGone = GONE, "payload_gone", "The payload is gone";
     /// The body is larger than this operation takes. A payload may have 1 MiB.

@@ -6,13 +6,15 @@
 //! its own ([`Claim::cover`], [`mark`]): it stands or falls with the mark, so that after a crash nothing is done twice. Then the
 //! answer is lost, and whoever asks again is told so.
 //!
-//! An answer may hold a secret that is shown once, so it is sealed, bound to tenant, route and key (INV-10). Keys of events
-//! are taken by the flush that writes the event: [`crate::accept`]. [`expire`] deletes both kinds when their time is over.
+//! An answer may hold a secret that is shown once, so it is sealed, bound to tenant, route and key (INV-10), and given again to
+//! the caller that it was given to, whatever others of its tenant may do. Keys of events are taken by the flush that writes the
+//! event: [`crate::accept`]. [`expire`] deletes both kinds when their time is over.
 
 mod expire;
 
 use bytes::Bytes;
 pub use expire::{Expired, expire};
+use posthorn_domain::id::KeyId;
 use posthorn_domain::idempotency::{BodyHash, IdempotencyKey};
 use posthorn_domain::limits;
 use posthorn_domain::seal::SealError;
@@ -92,6 +94,8 @@ pub enum Claimed {
     Running,
     /// Its request was done, and the server went down before the answer was kept.
     Lost,
+    /// Its request was done, and its answer is for another caller.
+    Withheld,
     /// It stands for a request with another body.
     Reused,
     /// The request was answered.
@@ -104,24 +108,25 @@ pub struct Claim {
     number: i64,
 }
 
-/// Takes the key of a request, or says who has it.
+/// Takes the key of a request of `caller`, an API key of the tenant, or says who has it.
 ///
 /// # Errors
 /// When the database does not answer, or a kept answer cannot be opened.
 pub async fn claim(
     database: &Database,
     request: KeyedRequest,
+    caller: KeyId,
     sealer: &Sealer<'_>,
 ) -> Result<Claimed, IdempotentError> {
     let number = i64::from_be_bytes(sealer.entropy.bytes());
     // A row may go between the two statements: by the end of its request, or of its time.
     for _ in 0..3 {
         let mut tx = database.tenant_tx(&request.scope).await?;
-        if take(&mut tx, &request, number).await? {
+        if take(&mut tx, &request, caller, number).await? {
             tx.commit().await?;
             return Ok(Claimed::Mine(Claim { request, number }));
         }
-        let held = held(&mut tx, &request).await?;
+        let held = held(&mut tx, &request, caller).await?;
         tx.commit().await?;
         if let Some(held) = held {
             return held.told(&request, sealer);
@@ -162,19 +167,21 @@ pub async fn event_key_is_reused(
 async fn take(
     tx: &mut Transaction<'static, Postgres>,
     request: &KeyedRequest,
+    caller: KeyId,
     number: i64,
 ) -> Result<bool, database::DatabaseError> {
     let hit = sqlx::query!(
-        "INSERT INTO idempotent_answers AS a (tenant_id, route, key, claim, body_hash, running_until, expires_at)
-         VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $6), now() + make_interval(secs => $7))
+        "INSERT INTO idempotent_answers AS a (tenant_id, route, key, claim, caller, body_hash, running_until, expires_at)
+         VALUES ($1, $2, $3, $4, $5, $6, now() + make_interval(secs => $7), now() + make_interval(secs => $8))
          ON CONFLICT (tenant_id, route, key) DO UPDATE
-         SET claim = excluded.claim, body_hash = excluded.body_hash, running_until = excluded.running_until,
+         SET claim = excluded.claim, caller = excluded.caller, body_hash = excluded.body_hash, running_until = excluded.running_until,
              status = NULL, key_id = NULL, sealed = NULL, changed = false, expires_at = excluded.expires_at
          WHERE (a.running_until <= now() AND NOT a.changed) OR a.expires_at <= now()",
         request.scope.tenant().uuid(),
         request.route,
         request.key.as_str(),
         number,
+        caller.uuid(),
         request.body_hash.as_bytes().as_slice(),
         limits::IDEMPOTENCY_RUNNING.as_secs_f64(),
         limits::IDEMPOTENCY_LIFE.as_secs_f64(),
@@ -190,6 +197,8 @@ struct Held {
     status: Option<i16>,
     key_id: Option<String>,
     sealed: Option<Vec<u8>>,
+    /// It was the same caller's request.
+    own: bool,
     /// Its change stands, and its time is over.
     lost: bool,
 }
@@ -197,15 +206,18 @@ struct Held {
 async fn held(
     tx: &mut Transaction<'static, Postgres>,
     request: &KeyedRequest,
+    caller: KeyId,
 ) -> Result<Option<Held>, database::DatabaseError> {
     sqlx::query_as!(
         Held,
-        r#"SELECT body_hash, status, key_id, sealed, coalesce(running_until <= now(), false) AND changed AS "lost!"
+        r#"SELECT body_hash, status, key_id, sealed, caller IS NOT DISTINCT FROM $4 AS "own!",
+                  coalesce(running_until <= now(), false) AND changed AS "lost!"
            FROM idempotent_answers
            WHERE tenant_id = $1 AND route = $2 AND key = $3"#,
         request.scope.tenant().uuid(),
         request.route,
         request.key.as_str(),
+        caller.uuid(),
     )
     .fetch_optional(&mut **tx)
     .await
@@ -225,6 +237,9 @@ impl Held {
                 Claimed::Running
             });
         };
+        if !self.own {
+            return Ok(Claimed::Withheld);
+        }
         let plain = sealer
             .ring
             .open(&key_id, &sealed, &request.associated_data())?;

@@ -4,7 +4,9 @@ use axum::body::Body;
 use futures_util::future::join_all;
 use http::Method;
 use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
+use posthorn_domain::id::KeyId;
 use posthorn_domain::idempotency::{BodyHash, IdempotencyKey};
+use posthorn_domain::scope::Scope;
 use posthorn_store::clock::Clock;
 use posthorn_store::configure::Sealer;
 use posthorn_store::entropy::Entropy;
@@ -50,7 +52,7 @@ impl Api {
         self.rows.number(statement).await
     }
 
-    /// Claims a key, and leaves it at that.
+    /// Claims a key for somebody, and leaves it at that.
     async fn claimed(&self, request: KeyedRequest) -> Claimed {
         let ring = ring();
         let sealer = Sealer {
@@ -58,7 +60,8 @@ impl Api {
             clock: &Clock::start(),
             entropy: Entropy,
         };
-        let claimed = claim(&self.node.database, request, &sealer).await;
+        let caller = KeyId::mint(sealer.clock.now(), Entropy.bytes());
+        let claimed = claim(&self.node.database, request, caller, &sealer).await;
         claimed.unwrap_or_else(|error| panic!("{error}"))
     }
 }
@@ -210,6 +213,28 @@ async fn an_endpoint_is_made_once_and_its_answer_given_again_byte_for_byte() {
         )
         .await;
     assert_eq!(plain, 0);
+}
+
+/// INV-10: the answer holds a secret that was shown once, to somebody else.
+#[tokio::test]
+async fn an_answer_is_not_given_again_to_another_key_of_its_tenant_whatever_that_may_do() {
+    let api = Api::start().await;
+    let first = api.program().await;
+    let made = first.keyed(ENDPOINTS, "k", ENDPOINT).await;
+    let rotate = format!(
+        "{ENDPOINTS}/{}/rotate-secret",
+        text(&made.expect(201), "id")
+    );
+    first.keyed(&rotate, "k", "{}").await.expect(200);
+    for scope in [Scope::EndpointsWrite, Scope::Admin] {
+        let other = api.program_of(first.tenant, &[scope]).await;
+        for (path, body) in [(ENDPOINTS, ENDPOINT), (&rotate, "{}")] {
+            let refused = other.keyed(path, "k", body).await;
+            refused.refuses(409, "idempotency_answer_withheld");
+        }
+    }
+    let again = first.keyed(ENDPOINTS, "k", ENDPOINT).await;
+    assert_eq!(again.told(), made.told());
 }
 
 /// E01.
