@@ -1,14 +1,22 @@
 //! A connection to a vetted address as hyper sees it: plain or TLS.
+//!
+//! One that lay idle can be asked to look at its socket itself. A read tells only what the runtime has heard of the socket, and what came
+//! a moment ago it may not have heard of yet.
 
 use std::{
     io,
     net::SocketAddr,
     pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
 };
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
+use rustix::net::{RecvFlags, recv};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
@@ -21,6 +29,23 @@ enum Stream {
 pub(crate) struct Connection {
     stream: Stream,
     remote: SocketAddr,
+    look: Look,
+}
+
+/// Makes the next read of a connection look at the socket, too.
+#[derive(Clone, Default)]
+pub(crate) struct Look(Arc<AtomicBool>);
+
+impl Look {
+    /// It is to look.
+    pub(crate) fn ask(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is to look, once.
+    fn is_asked(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
 }
 
 impl Connection {
@@ -29,6 +54,7 @@ impl Connection {
         Self {
             stream: Stream::Plain(TokioIo::new(stream)),
             remote,
+            look: Look::default(),
         }
     }
 
@@ -37,6 +63,7 @@ impl Connection {
         Self {
             stream: Stream::Tls(Box::new(TokioIo::new(stream))),
             remote,
+            look: Look::default(),
         }
     }
 
@@ -45,11 +72,34 @@ impl Connection {
         self.remote
     }
 
+    /// What makes it look at its socket.
+    pub(crate) fn look(&self) -> Look {
+        self.look.clone()
+    }
+
     /// The handshake chose HTTP/2.
     pub(crate) fn is_http2(&self) -> bool {
         match &self.stream {
             Stream::Plain(_) => false,
             Stream::Tls(stream) => stream.inner().get_ref().1.alpn_protocol() == Some(b"h2"),
+        }
+    }
+
+    /// What lies unread in the socket, as a read: nothing, an end, or an error for bytes that nobody asked for. Of TLS these may be an
+    /// alert or a ticket; they cost a connection, no more.
+    fn unread(&self) -> Poll<io::Result<()>> {
+        let socket = match &self.stream {
+            Stream::Plain(stream) => stream.inner(),
+            Stream::Tls(stream) => stream.inner().get_ref().0,
+        };
+        let looking = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        match recv(socket, &mut [0_u8; 1], looking).map_err(io::Error::from) {
+            Ok((0, _)) => Poll::Ready(Ok(())),
+            Ok(_) => Poll::Ready(Err(io::ErrorKind::InvalidData.into())),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Poll::Pending,
+                _ => Poll::Ready(Err(error)),
+            },
         }
     }
 }
@@ -60,10 +110,14 @@ impl Read for Connection {
         cx: &mut Context<'_>,
         buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        match &mut self.stream {
+        let read = match &mut self.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
             Stream::Tls(stream) => Pin::new(stream.as_mut()).poll_read(cx, buf),
+        };
+        if self.look.is_asked() && read.is_pending() {
+            return self.unread();
         }
+        read
     }
 }
 

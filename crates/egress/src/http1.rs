@@ -1,8 +1,9 @@
 //! HTTP/1.1 driven in place: whoever waits for an answer drives the connection meanwhile. A request costs no task of its own and
 //! no wake-up but those of its socket, and a connection that nobody waits for lies still.
 //!
-//! hyper looks at what came in before it writes a request: a connection that was closed while idle, or on which something came
-//! unasked, ends there and gives the request back, not one byte of which was written.
+//! hyper reads before it writes a request, and the connection looks at its socket then ([`Look`]): one that was closed while idle, or on
+//! which something came unasked, ends there and gives the request back, not one byte of which was written. What comes unasked after
+//! the request is written cannot be told from its answer. It answers nobody's request but the same tenant's ([`crate::pool`]).
 
 use std::{
     future::{Future, poll_fn},
@@ -20,7 +21,12 @@ use hyper::{
 };
 use posthorn_domain::limits;
 
-use crate::{connection::Connection, failure::SendFailure, lost::Lost, target::Target};
+use crate::{
+    connection::{Connection, Look},
+    failure::SendFailure,
+    lost::Lost,
+    target::Target,
+};
 
 /// An HTTP/1.1 connection to an origin. One request at a time.
 pub(crate) struct Http1 {
@@ -29,6 +35,7 @@ pub(crate) struct Http1 {
     connection: Option<hyper::client::conn::http1::Connection<Connection, Full<Bytes>>>,
     host: HeaderValue,
     remote: SocketAddr,
+    look: Look,
 }
 
 impl Http1 {
@@ -37,7 +44,7 @@ impl Http1 {
         connection: Connection,
         target: Target<'_>,
     ) -> Result<Self, SendFailure> {
-        let remote = connection.remote();
+        let (remote, look) = (connection.remote(), connection.look());
         let host = HeaderValue::from_str(target.authority).map_err(|_| SendFailure::unusable())?;
         #[expect(
             clippy::disallowed_methods,
@@ -55,6 +62,7 @@ impl Http1 {
             connection: Some(connection),
             host,
             remote,
+            look,
         })
     }
 
@@ -71,6 +79,7 @@ impl Http1 {
     ) -> Result<Response<Incoming>, Box<Lost>> {
         *request.uri_mut() = path;
         request.headers_mut().insert(HOST, self.host.clone());
+        self.look.ask();
         let mut answer = pin!(self.sender.try_send_request(request));
         poll_fn(|cx| {
             drive(&mut self.connection, cx);

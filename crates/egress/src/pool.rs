@@ -1,8 +1,14 @@
-//! The connections that wait for their next request, by origin.
+//! The connections that wait for their next request, by tenant and origin.
 //!
 //! Guarantees: an HTTP/1.1 connection is kept for no longer than [`limits::EGRESS_IDLE`], an HTTP/2 connection for no longer than
-//! that after its last request, and no more than [`limits::EGRESS_IDLE_CONNECTIONS`] are kept over all origins. What was used last
+//! that after its last request, and no more than [`limits::EGRESS_IDLE_CONNECTIONS`] are kept over all of them. What was used last
 //! is used next, so that what is too much grows old and goes.
+//!
+//! No connection carries requests of two tenants (INV-9). Over HTTP/1.1 an answer belongs to the request before it by order alone: one that
+//! a receiver writes unasked, when the next request is on its way, is read as the answer to that. Over HTTP/2 it names its
+//! request, but a connection is still one fate: a receiver that is put off by one request, or whoever filters before it, ends all that are
+//! under way by GOAWAY or a reset, and a body that it does not read takes up the window of all. Endpoints of one tenant at one
+//! origin do share: both are the same customer's to set up and to take down, and many go to one gateway.
 //!
 //! Time is counted in rounds of one sweep, which runs while there is something to close: what becomes idle need not ask what
 //! time it is, and a connection that its receiver has closed is let go of although nothing is sent.
@@ -13,7 +19,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use posthorn_domain::limits;
+use posthorn_domain::{id::TenantId, limits};
 use tokio::time::MissedTickBehavior;
 
 use crate::{
@@ -42,6 +48,15 @@ impl Way {
     }
 }
 
+/// Whose requests may share a connection.
+#[derive(Clone, Copy)]
+pub(crate) struct Sharers<'a> {
+    /// This tenant's.
+    pub(crate) tenant: TenantId,
+    /// To this scheme, host and port.
+    pub(crate) origin: &'a str,
+}
+
 /// The connections that are kept.
 #[derive(Default)]
 pub(crate) struct Pool {
@@ -50,7 +65,9 @@ pub(crate) struct Pool {
 
 #[derive(Default)]
 struct Kept {
-    origins: HashMap<Box<str>, Origin>,
+    tenants: HashMap<TenantId, HashMap<Box<str>, Origin>>,
+    /// How many origins of all tenants.
+    origins: usize,
     /// How many connections of all origins.
     count: usize,
     round: u32,
@@ -67,38 +84,43 @@ struct Origin {
 }
 
 impl Pool {
-    /// Takes the way by which the last request to an origin went, if it is still there. Whether it still leads anywhere shows when
+    /// Takes the way by which the last request of these went, if it is still there. Whether it still leads anywhere shows when
     /// it is used.
-    pub(crate) fn take(&self, origin: &str) -> Option<Way> {
+    pub(crate) fn take(&self, of: Sharers<'_>) -> Option<Way> {
         let mut guard = self.kept();
         let kept = &mut *guard;
-        let of = kept.origins.get_mut(origin)?;
-        if !of.shared.is_empty() {
-            let before = of.shared.len();
-            of.shared.retain(|(_, shared)| !shared.is_closed());
-            kept.count -= before - of.shared.len();
-            for (used, shared) in &mut of.shared {
+        let origins = kept.tenants.get_mut(&of.tenant)?;
+        let origin = origins.get_mut(of.origin)?;
+        if !origin.shared.is_empty() {
+            let before = origin.shared.len();
+            origin.shared.retain(|(_, shared)| !shared.is_closed());
+            kept.count -= before - origin.shared.len();
+            for (used, shared) in &mut origin.shared {
                 if let Some(place) = shared.place() {
                     *used = kept.round;
                     return Some(Way::Http2(place));
                 }
             }
         }
-        let (_, connection) = of.idle.pop()?;
+        let (_, connection) = origin.idle.pop()?;
         kept.count -= 1;
         // An origin stays until the next sweep: most are back in a moment.
-        if of.idle.is_empty() && kept.origins.len() > limits::EGRESS_IDLE_CONNECTIONS {
-            kept.origins.remove(origin);
+        if origin.len() == 0 && kept.origins > limits::EGRESS_IDLE_CONNECTIONS {
+            origins.remove(of.origin);
+            kept.origins -= 1;
+            if origins.is_empty() {
+                kept.tenants.remove(&of.tenant);
+            }
         }
         Some(Way::Http1(connection))
     }
 
-    /// Keeps a connection for the next request to its origin, or closes it where enough are kept.
-    pub(crate) fn put(self: &Arc<Self>, origin: &str, connection: Box<Http1>) {
+    /// Keeps a connection for the next request of these, or closes it where enough are kept.
+    pub(crate) fn put(self: &Arc<Self>, of: Sharers<'_>, connection: Box<Http1>) {
         let mut kept = self.kept();
         if kept.count < limits::EGRESS_IDLE_CONNECTIONS {
             let idle = (kept.round, connection);
-            kept.origin(origin, |of| of.idle.push(idle));
+            kept.origin(of, |origin| origin.idle.push(idle));
             kept.count += 1;
             self.sweep_later(&mut kept);
         } else {
@@ -107,14 +129,14 @@ impl Pool {
         }
     }
 
-    /// Shares a new connection with all requests to its origin, where not enough are kept. The first place on it is answered.
-    pub(crate) fn share(self: &Arc<Self>, origin: &str, connection: Http2) -> Place {
+    /// Shares a new connection with all requests of these, where not enough are kept. The first place on it is answered.
+    pub(crate) fn share(self: &Arc<Self>, of: Sharers<'_>, connection: Http2) -> Place {
         let connection = Arc::new(connection);
         let place = connection.next_place();
         let mut kept = self.kept();
         if kept.count < limits::EGRESS_IDLE_CONNECTIONS {
             let shared = (kept.round, connection);
-            kept.origin(origin, |of| of.shared.push(shared));
+            kept.origin(of, |origin| origin.shared.push(shared));
             kept.count += 1;
             self.sweep_later(&mut kept);
         }
@@ -147,11 +169,13 @@ impl Pool {
 }
 
 impl Kept {
-    fn origin<T>(&mut self, origin: &str, change: impl FnOnce(&mut Origin) -> T) -> T {
-        match self.origins.get_mut(origin) {
-            Some(known) => change(known),
-            None => change(self.origins.entry(origin.into()).or_default()),
+    fn origin<T>(&mut self, of: Sharers<'_>, change: impl FnOnce(&mut Origin) -> T) -> T {
+        let origins = self.tenants.entry(of.tenant).or_default();
+        if let Some(known) = origins.get_mut(of.origin) {
+            return change(known);
         }
+        self.origins += 1;
+        change(origins.entry(of.origin.into()).or_default())
     }
 
     /// Takes out what has been idle for too long, and what nobody can use.
@@ -160,20 +184,30 @@ impl Kept {
         let round = self.round;
         let is_old = |since: u32| round.wrapping_sub(since) >= ROUNDS;
         let mut old = Vec::new();
-        self.count = 0;
-        self.origins.retain(|_, of| {
-            old.extend(of.idle.extract_if(.., |(since, _)| is_old(*since)));
-            of.shared.retain_mut(|(used, shared)| {
-                if Arc::strong_count(shared) > 1 {
-                    *used = round;
-                }
-                !is_old(*used) && !shared.is_closed()
+        (self.origins, self.count) = (0, 0);
+        self.tenants.retain(|_, origins| {
+            origins.retain(|_, origin| {
+                old.extend(origin.idle.extract_if(.., |(since, _)| is_old(*since)));
+                origin.shared.retain_mut(|(used, shared)| {
+                    if Arc::strong_count(shared) > 1 {
+                        *used = round;
+                    }
+                    !is_old(*used) && !shared.is_closed()
+                });
+                self.count += origin.len();
+                origin.len() > 0
             });
-            let left = of.idle.len() + of.shared.len();
-            self.count += left;
-            left > 0
+            self.origins += origins.len();
+            !origins.is_empty()
         });
         old
+    }
+}
+
+impl Origin {
+    /// How many connections.
+    fn len(&self) -> usize {
+        self.idle.len() + self.shared.len()
     }
 }
 
@@ -196,24 +230,37 @@ mod tests {
     use posthorn_domain::url::EndpointUrl;
     use posthorn_tests::receiver::Receiver;
     use tokio::net::TcpStream;
+    use uuid::Uuid;
 
     use super::*;
     use crate::{connection::Connection, target::Target};
+
+    /// The requests of one of some tenants.
+    fn of(tenant: u128, origin: &str) -> Sharers<'_> {
+        Sharers {
+            tenant: TenantId::from_uuid(Uuid::from_u128(tenant)),
+            origin,
+        }
+    }
 
     async fn connection(receiver: &Receiver) -> Box<Http1> {
         let stream = TcpStream::connect(receiver.address()).await.unwrap();
         let url = EndpointUrl::parse(&receiver.url("/")).unwrap();
         let connection = Connection::plain(stream, receiver.address());
-        Box::new(Http1::begin(connection, Target::of(&url)).await.unwrap())
+        Box::new(
+            Http1::begin(connection, Target::of(of(1, "").tenant, &url))
+                .await
+                .unwrap(),
+        )
     }
 
     #[tokio::test]
-    async fn no_more_than_the_bound_are_kept_over_all_origins() {
+    async fn no_more_than_the_bound_are_kept_over_all_tenants_and_origins() {
         let receiver = Receiver::start().await.unwrap();
         let pool = Arc::new(Pool::default());
         for n in 0..=limits::EGRESS_IDLE_CONNECTIONS {
-            let connection = connection(&receiver).await;
-            pool.put(&format!("http://origin-{}", n % 7), connection);
+            let (connection, tenant) = (connection(&receiver).await, n as u128 % 11);
+            pool.put(of(tenant, &format!("http://origin-{}", n % 7)), connection);
         }
         assert_eq!(pool.kept().count, limits::EGRESS_IDLE_CONNECTIONS);
         while receiver.open_connections() > limits::EGRESS_IDLE_CONNECTIONS {
@@ -225,24 +272,36 @@ mod tests {
     async fn what_was_idle_for_all_rounds_is_closed_and_nothing_else() {
         let receiver = Receiver::start().await.unwrap();
         let pool = Arc::new(Pool::default());
-        pool.put("http://a", connection(&receiver).await);
+        pool.put(of(1, "http://a"), connection(&receiver).await);
         for _ in 1..ROUNDS {
             assert!(pool.end_round());
         }
-        pool.put("http://a", connection(&receiver).await);
+        pool.put(of(1, "http://a"), connection(&receiver).await);
         assert!(pool.end_round());
         assert_eq!(pool.kept().count, 1);
-        assert!(pool.take("http://a").is_some());
-        assert!(pool.take("http://a").is_none());
+        assert!(pool.take(of(1, "http://a")).is_some());
+        assert!(pool.take(of(1, "http://a")).is_none());
+    }
+
+    #[tokio::test]
+    async fn what_one_tenant_has_left_no_other_takes() {
+        let receiver = Receiver::start().await.unwrap();
+        let pool = Arc::new(Pool::default());
+        pool.put(of(1, "http://a"), connection(&receiver).await);
+        assert!(pool.take(of(2, "http://a")).is_none());
+        assert!(pool.take(of(1, "http://b")).is_none());
+        assert!(pool.take(of(1, "http://a")).is_some());
     }
 
     #[tokio::test]
     async fn origins_without_connections_are_forgotten() {
         let receiver = Receiver::start().await.unwrap();
         let pool = Arc::new(Pool::default());
-        pool.put("http://a", connection(&receiver).await);
-        drop(pool.take("http://a"));
+        pool.put(of(1, "http://a"), connection(&receiver).await);
+        drop(pool.take(of(1, "http://a")));
         assert!(!pool.end_round());
-        assert!(pool.kept().origins.is_empty());
+        let kept = pool.kept();
+        assert!(kept.tenants.is_empty());
+        assert_eq!(kept.origins, 0);
     }
 }

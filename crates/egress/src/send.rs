@@ -9,7 +9,7 @@ use http::{
 };
 use http_body_util::Full;
 use hyper::body::Body as HttpBody;
-use posthorn_domain::{limits, url::EndpointUrl};
+use posthorn_domain::{id::TenantId, limits, url::EndpointUrl};
 
 use crate::{
     Egress,
@@ -25,6 +25,8 @@ use crate::{
 /// A POST to be sent.
 #[derive(Clone, Debug)]
 pub struct Outgoing<'a> {
+    /// Whose it is: a kept connection carries the requests of one tenant alone.
+    pub tenant: TenantId,
     /// Where to. Its path and query are sent byte for byte.
     pub url: &'a EndpointUrl,
     /// Sent as they are; `content-length` is set here and `host` comes from the URL.
@@ -83,11 +85,11 @@ impl Egress {
         outgoing: Outgoing<'_>,
         progress: &mut Progress,
     ) -> Result<(), SendFailure> {
-        let target = Target::of(outgoing.url);
+        let target = Target::of(outgoing.tenant, outgoing.url);
         let mut request = into_request(outgoing);
         let mut ways = Ways::default();
         loop {
-            let kept = ways.may_be_kept().then(|| self.pool.take(target.origin));
+            let kept = ways.may_be_kept().then(|| self.pool.take(target.sharers()));
             let (way, is_new) = match kept.flatten() {
                 Some(way) => (way, false),
                 // Boxed here and below: what seldom happens would be carried along, and moved, with every request.
@@ -125,7 +127,7 @@ impl Egress {
         let (head, body) = connection.request(path, request).await?.into_parts();
         let outcome = progress.read(head, connection.body(body)).await;
         if progress.body.has_ended() && connection.is_reusable() {
-            self.pool.put(target.origin, connection);
+            self.pool.put(target.sharers(), connection);
         }
         Ok(outcome)
     }
@@ -138,7 +140,7 @@ impl Egress {
             .map_err(|error| SendFailure::of_connect(&error))?;
         if connection.is_http2() {
             let connection = Http2::begin(connection).await?;
-            Ok(Way::Http2(self.pool.share(target.origin, connection)))
+            Ok(Way::Http2(self.pool.share(target.sharers(), connection)))
         } else {
             let connection = Http1::begin(connection, target).await?;
             Ok(Way::Http1(Box::new(connection)))

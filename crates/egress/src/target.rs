@@ -1,11 +1,15 @@
-//! What of a URL goes into a request, and by what connections are shared.
+//! What of a URL goes into a request, and whose it is: by both together connections are shared.
 
-use posthorn_domain::url::EndpointUrl;
+use posthorn_domain::{id::TenantId, url::EndpointUrl};
+
+use crate::pool::Sharers;
 
 /// The parts of an endpoint's URL, of which there is one spelling: no user, a canonical host, the scheme's own port left out, and
 /// a path that begins with a slash.
 #[derive(Clone, Copy)]
 pub(crate) struct Target<'a> {
+    /// Whose request it is.
+    pub(crate) tenant: TenantId,
     /// All of it.
     pub(crate) url: &'a EndpointUrl,
     /// Scheme, host and port: `https://example.com`.
@@ -18,22 +22,33 @@ pub(crate) struct Target<'a> {
 
 impl<'a> Target<'a> {
     /// Takes a URL to pieces.
-    pub(crate) fn of(url: &'a EndpointUrl) -> Self {
+    pub(crate) fn of(tenant: TenantId, url: &'a EndpointUrl) -> Self {
         let text = url.as_str();
         let host = url.scheme().as_str().len() + "://".len();
         let after = text.get(host..).unwrap_or_default();
         let (authority, path) = after.split_at(after.find('/').unwrap_or(after.len()));
         Self {
+            tenant,
             url,
             origin: text.get(..host + authority.len()).unwrap_or_default(),
             authority,
             path,
         }
     }
+
+    /// Who else may use its connection.
+    pub(crate) fn sharers(&self) -> Sharers<'a> {
+        Sharers {
+            tenant: self.tenant,
+            origin: self.origin,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
 
     #[test]
@@ -71,7 +86,7 @@ mod tests {
             ),
         ] {
             let url = EndpointUrl::parse(url).unwrap();
-            let target = Target::of(&url);
+            let target = Target::of(TenantId::from_uuid(Uuid::nil()), &url);
             assert_eq!(
                 (target.origin, target.authority, target.path),
                 (origin, authority, path)

@@ -356,7 +356,7 @@ impl Sender {
         let at = self.clock.now();
         let began = self.clock.monotonic();
         let by = (&self.egress, &self.clock);
-        let came = exchange(by, prepared.key.event, &prepared.content, entry, at).await;
+        let came = exchange(by, prepared.key, &prepared.content, entry, at).await;
         let left = (prepared.ends_at - self.clock.now())
             .to_std()
             .unwrap_or_default();

@@ -27,7 +27,7 @@ where
     while let Some(request) = read_request(&mut stream, &mut buffer, number).await? {
         let (steps, finally) = shared.record(request).into_steps();
         for step in steps {
-            perform(&mut stream, step).await?;
+            perform(&mut stream, &mut buffer, step).await?;
         }
         stream.flush().await?;
         match finally {
@@ -40,7 +40,11 @@ where
     Ok(())
 }
 
-async fn perform<S: AsyncWrite + Unpin>(stream: &mut S, step: Step) -> io::Result<()> {
+/// Does one step; `buffer` has what was read and is not looked at yet.
+async fn perform<S>(stream: &mut S, buffer: &mut BytesMut, step: Step) -> io::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     match step {
         Step::Wait(time) => wait(time).await,
         Step::Write(bytes) => stream.write_all(&bytes).await?,
@@ -49,6 +53,11 @@ async fn perform<S: AsyncWrite + Unpin>(stream: &mut S, step: Step) -> io::Resul
                 stream.write_all(&[byte]).await?;
                 stream.flush().await?;
                 wait(pause).await;
+            }
+        }
+        Step::Unasked(bytes) => {
+            if stream.read_buf(buffer).await? > 0 {
+                stream.write_all(&bytes).await?;
             }
         }
         Step::Endless(bytes, pause) => loop {

@@ -14,6 +14,8 @@ pub(super) enum Step {
     Write(Bytes),
     /// A byte at a time.
     Drip(Bytes, Duration),
+    /// When the next request comes, before it is read.
+    Unasked(Bytes),
     /// Over and over, until the other side goes.
     Endless(Bytes, Duration),
 }
@@ -130,6 +132,15 @@ impl Reply {
     pub fn then_endless(mut self, bytes: impl Into<Bytes>, pause: Duration) -> Self {
         if let Content::Steps(steps) = &mut self.content {
             steps.push(Step::Endless(bytes.into(), pause));
+        }
+        self
+    }
+
+    /// Keeps these bytes until the next request comes on the connection, and writes them before it is read.
+    #[must_use]
+    pub fn then_unasked(mut self, bytes: impl Into<Bytes>) -> Self {
+        if let Content::Steps(steps) = &mut self.content {
+            steps.push(Step::Unasked(bytes.into()));
         }
         self
     }

@@ -68,5 +68,6 @@ mod stage;
 mod story;
 mod test_sends;
 mod threads;
+mod unasked;
 mod ways_out;
 mod zones;

@@ -6,7 +6,7 @@ use posthorn_domain::url::EndpointUrl;
 use posthorn_egress::Outgoing;
 use posthorn_tests::receiver::Receiver;
 
-use crate::fixture::{AMPLE, answered, open, post};
+use crate::fixture::{AMPLE, answered, open, post, tenant};
 
 async fn target_of(suffix: &str) -> (String, String) {
     let receiver = Receiver::start().await.unwrap();
@@ -92,6 +92,7 @@ async fn lengths_sent(body: &'static [u8]) -> (Vec<String>, Bytes) {
     answered(
         open()
             .send(Outgoing {
+                tenant: tenant(1),
                 url: &url,
                 headers: HeaderMap::new(),
                 body,

@@ -7,8 +7,9 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use posthorn_domain::{address::EgressPolicy, delivery::ErrorKind, url::EndpointUrl};
+use posthorn_domain::{address::EgressPolicy, delivery::ErrorKind, id::TenantId, url::EndpointUrl};
 use posthorn_egress::{Answer, Egress, EgressOptions, NameServers, Outgoing, SendFailure, Sent};
+use uuid::Uuid;
 
 /// Longer than anything here takes that is not meant to time out.
 pub(crate) const AMPLE: Duration = Duration::from_secs(15);
@@ -77,6 +78,21 @@ pub(crate) async fn post(egress: &Egress, url: &str) -> Sent {
 
 /// Sends `{}` with one header and this deadline.
 pub(crate) async fn post_within(egress: &Egress, url: &str, timeout: Duration) -> Sent {
+    post_of(tenant(1), egress, url, timeout).await
+}
+
+/// One of some tenants.
+pub(crate) fn tenant(which: u128) -> TenantId {
+    TenantId::from_uuid(Uuid::from_u128(which))
+}
+
+/// The same, of this tenant.
+pub(crate) async fn post_of(
+    tenant: TenantId,
+    egress: &Egress,
+    url: &str,
+    timeout: Duration,
+) -> Sent {
     let headers = HeaderMap::from_iter([(
         HeaderName::from_static("webhook-id"),
         HeaderValue::from_static("evt_1"),
@@ -84,6 +100,7 @@ pub(crate) async fn post_within(egress: &Egress, url: &str, timeout: Duration) -
     let url = EndpointUrl::parse(url).unwrap();
     egress
         .send(Outgoing {
+            tenant,
             url: &url,
             headers,
             body: Bytes::from_static(b"{}"),

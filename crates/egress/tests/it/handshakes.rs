@@ -27,7 +27,8 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use crate::fixture::{
-    AMPLE, answered, failed, open, post, post_within, trusting, trusting_and_asking,
+    AMPLE, answered, failed, open, post, post_of, post_within, tenant, trusting,
+    trusting_and_asking,
 };
 
 /// The words of the TLS failure that a server of this configuration causes.
@@ -331,4 +332,17 @@ async fn requests_to_an_http2_origin_share_a_connection() {
         answered(sender.await.unwrap());
     }
     assert_eq!(connections.load(Ordering::SeqCst), 1);
+}
+
+/// INV-13: a receiver that ends a connection ends all that is under way on it.
+#[tokio::test]
+async fn requests_of_two_tenants_share_no_http2_connection() {
+    let authority = Authority::new();
+    let (address, connections) = http2_server(&authority, 100).await;
+    let egress = trusting(&authority.pem());
+    let url = format!("https://{address}/");
+    for which in [1, 2, 1, 2] {
+        answered(post_of(tenant(which), &egress, &url, AMPLE).await);
+    }
+    assert_eq!(connections.load(Ordering::SeqCst), 2);
 }

@@ -11,7 +11,7 @@ use posthorn_tests::{
     receiver::http2::{Http2Receiver, Http2Reply, code, frame, head},
 };
 
-use crate::fixture::{AMPLE, answered, failed, post, post_within, trusting};
+use crate::fixture::{AMPLE, answered, failed, post, post_within, tenant, trusting};
 
 const SHORT: Duration = Duration::from_secs(1);
 
@@ -27,6 +27,7 @@ async fn scene(replies: impl IntoIterator<Item = Http2Reply>) -> (Http2Receiver,
 async fn post_large(egress: &Egress, receiver: &Http2Receiver, timeout: Duration) -> Sent {
     let url = EndpointUrl::parse(&receiver.url("/")).unwrap();
     let outgoing = Outgoing {
+        tenant: tenant(1),
         url: &url,
         headers: HeaderMap::new(),
         body: Bytes::from(vec![b'x'; 4 * 1024 * 1024]),

@@ -1,6 +1,6 @@
 //! A connection is used again where both sides meant it to be, and only where nothing happened on it meanwhile.
 
-use std::future::Future;
+use std::{future::Future, io::Write, net::Shutdown};
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -12,7 +12,9 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use crate::fixture::{AMPLE, answered, open, post};
+use crate::fixture::{AMPLE, answered, open, post, post_of, tenant};
+
+const UNASKED: &[u8] = b"HTTP/1.1 500 Unasked\r\ncontent-length: 0\r\n\r\n";
 
 /// How many connections two requests need when the first is answered like this.
 async fn connections_of_two(first: Reply) -> usize {
@@ -111,15 +113,57 @@ async fn what_comes_unasked_on_an_idle_connection_answers_no_request() {
     let (receiver, egress) = (ByHand::start().await, open());
     let (sent, mut idle) = both(post(&egress, &receiver.url), receiver.answer(200)).await;
     assert_eq!(answered(sent).status, 200);
-    idle.write_all(b"HTTP/1.1 500 Unasked\r\ncontent-length: 0\r\n\r\n")
-        .await
-        .unwrap();
+    idle.write_all(UNASKED).await.unwrap();
     noticed().await;
     let (sent, _open) = both(post(&egress, &receiver.url), receiver.answer(204)).await;
     assert_eq!(answered(sent).status, 204);
     let mut rest = Vec::new();
     idle.read_to_end(&mut rest).await.unwrap();
     assert_eq!(rest, b"", "nothing of the second request was written to it");
+}
+
+/// What the kernel has, though the runtime has not heard of it: nothing is awaited between what comes and the request.
+#[tokio::test]
+async fn what_came_unasked_or_was_closed_a_moment_ago_answers_no_request() {
+    for closing in [false, true] {
+        let (receiver, egress) = (ByHand::start().await, open());
+        let (sent, idle) = both(post(&egress, &receiver.url), receiver.answer(200)).await;
+        answered(sent);
+        let mut idle = idle.into_std().unwrap();
+        if closing {
+            idle.shutdown(Shutdown::Write).unwrap();
+        } else {
+            idle.write_all(UNASKED).unwrap();
+        }
+        let (sent, _open) = both(post(&egress, &receiver.url), receiver.answer(204)).await;
+        assert_eq!(answered(sent).status, 204);
+        let (mut idle, mut rest) = (TcpStream::from_std(idle).unwrap(), Vec::new());
+        // Closed with something unread, it is reset.
+        let _ = idle.read_to_end(&mut rest).await;
+        assert_eq!(rest, b"", "nothing of the second request was written to it");
+    }
+}
+
+/// INV-9: what comes unasked after a request was written cannot be told from its answer.
+#[tokio::test]
+async fn no_request_goes_by_a_connection_that_another_tenant_has_left() {
+    let (receiver, egress) = (ByHand::start().await, open());
+    let url = &receiver.url;
+    let of = |which| post_of(tenant(which), &egress, url, AMPLE);
+    let (sent, mut idle) = both(of(1), receiver.answer(200)).await;
+    answered(sent);
+    let answering = async {
+        tokio::select! {
+            stream = receiver.answer(204) => Some(stream),
+            _ = idle.read_u8() => {
+                idle.write_all(UNASKED).await.unwrap();
+                None
+            }
+        }
+    };
+    let (sent, own) = both(of(2), answering).await;
+    assert_eq!(answered(sent).status, 204);
+    assert!(own.is_some());
 }
 
 #[tokio::test]
@@ -171,6 +215,7 @@ async fn an_answer_counts_though_the_request_is_still_being_written() {
     let (egress, outgoing) = (
         open(),
         Outgoing {
+            tenant: tenant(1),
             url: &url,
             headers: HeaderMap::new(),
             body: Bytes::from(vec![b'x'; 32 * 1024 * 1024]),

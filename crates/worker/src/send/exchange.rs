@@ -2,11 +2,10 @@
 
 use chrono::{DateTime, Utc};
 use posthorn_domain::delivery::{ErrorKind, classify_error};
-use posthorn_domain::id::EventId;
 use posthorn_egress::{Egress, Outgoing, Sent};
 use posthorn_store::clock::Clock;
 use posthorn_store::configuration::EndpointEntry;
-use posthorn_store::record::AttemptError;
+use posthorn_store::record::{AttemptError, DeliveryKey};
 
 use super::came::{Came, cut};
 use super::request::{self, Content};
@@ -14,7 +13,7 @@ use super::request::{self, Content};
 /// Sends what an event brings to an endpoint, signed as of `at`, once. What came is judged by the endpoint's policy.
 pub(super) async fn exchange(
     (egress, clock): (&Egress, &Clock),
-    event: EventId,
+    key: DeliveryKey,
     content: &Content,
     entry: &EndpointEntry,
     at: DateTime<Utc>,
@@ -24,7 +23,7 @@ pub(super) async fn exchange(
         Err(reason) => return Came::failed(ErrorKind::Config, reason.clone()),
     };
     let made = request::body(content, config.body).and_then(|body| {
-        let headers = request::headers(event, (content, &body), config, at)?;
+        let headers = request::headers(key.event, (content, &body), config, at)?;
         Ok((headers, body))
     });
     let (headers, body) = match made {
@@ -32,6 +31,7 @@ pub(super) async fn exchange(
         Err(reason) => return Came::failed(ErrorKind::Config, reason),
     };
     let outgoing = Outgoing {
+        tenant: key.tenant,
         url: &config.url,
         headers,
         body,

@@ -103,7 +103,7 @@ impl TestSenderParts {
         };
         let (at, began) = (self.clock.now(), self.clock.monotonic());
         let content = content(event, test);
-        let came = exchange((&self.egress, &self.clock), event, &content, entry, at).await;
+        let came = exchange((&self.egress, &self.clock), key, &content, entry, at).await;
         let keep = Keep::of(entry, &came.outcome);
         let made = Made {
             n: 1,
