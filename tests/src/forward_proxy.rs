@@ -21,6 +21,8 @@ pub enum Conduct {
     /// It opens the tunnel that it is asked for; 502 where nobody accepts.
     #[default]
     Tunnel,
+    /// It opens the tunnel, and says so with these bytes.
+    TunnelSaying(&'static [u8]),
     /// It answers with these bytes, and closes.
     Say(&'static [u8]),
     /// It reads, and never answers.
@@ -118,19 +120,10 @@ async fn serve(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
     lock(&shared.heads).push(head);
     let conduct = *lock(&shared.conduct);
     match conduct {
-        Conduct::Tunnel => match TcpStream::connect(to).await {
-            Ok(mut target) => {
-                stream
-                    .write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                    .await?;
-                copy_bidirectional(&mut stream, &mut target).await?;
-            }
-            Err(_) => {
-                stream
-                    .write_all(b"HTTP/1.1 502 Bad Gateway\r\n\r\n")
-                    .await?;
-            }
-        },
+        Conduct::Tunnel => {
+            tunnel(stream, &to, b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
+        }
+        Conduct::TunnelSaying(bytes) => tunnel(stream, &to, bytes).await?,
         Conduct::Say(bytes) => stream.write_all(bytes).await?,
         Conduct::Silence => std::future::pending().await,
         Conduct::Close => {}
@@ -143,6 +136,15 @@ async fn serve(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
             }
         }
     }
+    Ok(())
+}
+
+async fn tunnel(mut stream: TcpStream, to: &str, opened: &[u8]) -> io::Result<()> {
+    let Ok(mut target) = TcpStream::connect(to).await else {
+        return stream.write_all(b"HTTP/1.1 502 Bad Gateway\r\n\r\n").await;
+    };
+    stream.write_all(opened).await?;
+    copy_bidirectional(&mut stream, &mut target).await?;
     Ok(())
 }
 

@@ -7,7 +7,6 @@
 use std::{
     fmt, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -15,22 +14,17 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use bytes::Bytes;
-use futures_util::future::{self, Either};
-use http::{
-    HeaderValue, Method, Request, StatusCode, Uri,
-    header::{HOST, PROXY_AUTHORIZATION},
-    uri::{Authority, Parts as UriParts},
-};
-use http_body_util::Empty;
-use hyper::client::conn::http1::Builder;
-use hyper_util::rt::TokioIo;
+use bytes::{Buf, BytesMut};
+use http::{HeaderValue, StatusCode};
 use percent_encoding::percent_decode_str;
 use posthorn_domain::{
     limits,
     url::{EndpointUrl, Host, UrlError, is_localhost},
 };
-use tokio::net::TcpStream;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 
 use crate::resolve::{Names, ResolveError};
 
@@ -74,7 +68,7 @@ pub(crate) enum TunnelError {
     Refused(StatusCode),
     /// No answer that is HTTP, or none at all.
     #[error("the forward proxy of this server gave no valid answer; its operator has to look")]
-    Broken(#[source] hyper::Error),
+    Broken(#[source] io::Error),
     /// It went on to speak after it had said that the tunnel is open.
     #[error("the forward proxy of this server gave no valid answer; its operator has to look")]
     Unasked,
@@ -180,54 +174,43 @@ impl Tunnels {
         Ok(stream)
     }
 
-    /// CONNECT, and the connection as it is after the head of the answer.
-    async fn ask(&self, stream: TcpStream, to: SocketAddr) -> Result<TcpStream, TunnelError> {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "the tunnel to a tenant's address, which was vetted"
-        )]
-        let (mut sender, connection) = Builder::new()
-            .max_buf_size(limits::RESPONSE_HEADER_BYTES)
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(TunnelError::Broken)?;
-        let answer = pin!(sender.send_request(self.request(to)));
-        let connection = pin!(connection.without_shutdown());
-        let (answer, rest) = match future::select(answer, connection).await {
-            Either::Left((answer, connection)) => (answer, Either::Left(connection)),
-            Either::Right((rest, answer)) => (answer.await, Either::Right(rest)),
-        };
-        match answer.map_err(TunnelError::Broken)?.status() {
-            status if status.is_success() => {}
-            StatusCode::PROXY_AUTHENTICATION_REQUIRED => return Err(TunnelError::Credentials),
-            status => return Err(TunnelError::Refused(status)),
-        }
-        let rest = match rest {
-            Either::Left(connection) => connection.await,
-            Either::Right(rest) => rest,
-        };
-        let rest = rest.map_err(TunnelError::Broken)?;
-        if rest.read_buf.is_empty() {
-            Ok(rest.io.into_inner())
-        } else {
-            Err(TunnelError::Unasked)
+    /// CONNECT, and the connection as it is after the head of the answer. Any 2xx opens the tunnel, and what it says of a body means
+    /// nothing (RFC 9110, 9.3.6): a client library knows 200 alone, so the head is read here.
+    async fn ask(&self, mut stream: TcpStream, to: SocketAddr) -> Result<TcpStream, TunnelError> {
+        let asked = stream.write_all(&self.request(to)).await;
+        asked.map_err(TunnelError::Broken)?;
+        let mut read = BytesMut::with_capacity(4096);
+        loop {
+            match stream.read_buf(&mut read).await {
+                Ok(0) => return Err(TunnelError::Broken(io::ErrorKind::UnexpectedEof.into())),
+                Ok(_) => {}
+                Err(error) => return Err(TunnelError::Broken(error)),
+            }
+            while let Some((status, length)) = head(&read)? {
+                read.advance(length);
+                match status.as_u16() {
+                    // Another head follows (RFC 9110, 15.2). 101 is the last word of a protocol that nobody asked for.
+                    100 | 102..200 => {}
+                    200..300 if read.is_empty() => return Ok(stream),
+                    200..300 => return Err(TunnelError::Unasked),
+                    407 => return Err(TunnelError::Credentials),
+                    _ => return Err(TunnelError::Refused(status)),
+                }
+            }
+            if read.len() > limits::RESPONSE_HEADER_BYTES {
+                return Err(TunnelError::Broken(io::ErrorKind::InvalidData.into()));
+            }
         }
     }
 
-    fn request(&self, to: SocketAddr) -> Request<Empty<Bytes>> {
-        let place = to.to_string();
-        let mut request = Request::new(Empty::new());
-        *request.method_mut() = Method::CONNECT;
-        let mut uri = UriParts::default();
-        uri.authority = Authority::try_from(place.as_str()).ok();
-        *request.uri_mut() = Uri::from_parts(uri).unwrap_or_default();
-        let headers = request.headers_mut();
-        if let Ok(host) = HeaderValue::try_from(place) {
-            headers.insert(HOST, host);
-        }
+    fn request(&self, to: SocketAddr) -> Vec<u8> {
+        let mut request = format!("CONNECT {to} HTTP/1.1\r\nhost: {to}\r\n").into_bytes();
         if let Some(authorization) = &self.proxy.authorization {
-            headers.insert(PROXY_AUTHORIZATION, authorization.clone());
+            request.extend_from_slice(b"proxy-authorization: ");
+            request.extend_from_slice(authorization.as_bytes());
+            request.extend_from_slice(b"\r\n");
         }
+        request.extend_from_slice(b"\r\n");
         request
     }
 
@@ -245,6 +228,19 @@ impl Tunnels {
             }
         }
     }
+}
+
+/// The status of a head and its length in bytes, once it is whole.
+fn head(read: &[u8]) -> Result<Option<(StatusCode, usize)>, TunnelError> {
+    let mut fields = [httparse::EMPTY_HEADER; limits::RESPONSE_HEADERS_READ];
+    let mut answer = httparse::Response::new(&mut fields);
+    let broken = |error| TunnelError::Broken(io::Error::other(error));
+    let httparse::Status::Complete(length) = answer.parse(read).map_err(broken)? else {
+        return Ok(None);
+    };
+    let status = answer.code.map(StatusCode::from_u16).and_then(Result::ok);
+    let status = status.ok_or_else(|| TunnelError::Broken(io::ErrorKind::InvalidData.into()))?;
+    Ok(Some((status, length)))
 }
 
 #[cfg(test)]

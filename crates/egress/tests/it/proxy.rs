@@ -96,6 +96,27 @@ async fn a_proxy_is_asked_for_the_vetted_address_and_the_endpoint_for_the_name()
     assert_eq!(secure.server_names(), [Some("hooks.test".to_owned())]);
 }
 
+/// C48; RFC 9110, 9.3.6: what a 2xx to CONNECT says of a body means nothing.
+#[tokio::test]
+async fn any_2xx_opens_the_tunnel_whatever_it_says_of_a_body() {
+    let receiver = Receiver::start().await.unwrap();
+    let through = Through::a_proxy().await;
+    for opened in [
+        b"HTTP/1.1 204 No Content\r\n\r\n".as_slice(),
+        b"HTTP/1.1 201 Created\r\n\r\n",
+        b"HTTP/1.0 200 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n",
+        b"HTTP/1.1 299 Odd\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+    ] {
+        through.proxy.conduct(Conduct::TunnelSaying(opened));
+        // A client of its own, so that no tunnel is kept.
+        let sent = post_within(&through.client("127.0.0.1"), &receiver.url("/"), AMPLE / 3).await;
+        let answer = answered(sent);
+        assert_eq!(answer.status, 200, "{}", opened.escape_ascii());
+    }
+}
+
 #[tokio::test]
 async fn a_certificate_for_another_name_is_refused_behind_a_proxy_too() {
     let authority = Authority::new();
@@ -189,6 +210,10 @@ async fn each_failure_of_a_proxy_is_a_failed_connection_told_without_its_address
         (
             Conduct::Say(b"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"),
             "no valid answer",
+        ),
+        (
+            Conduct::Say(b"HTTP/1.1 101 Switching Protocols\r\n\r\n"),
+            "it answered 101",
         ),
         (Conduct::Close, "no valid answer"),
     ] {
