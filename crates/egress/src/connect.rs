@@ -47,6 +47,12 @@ pub(crate) enum ConnectError {
     },
 }
 
+/// A host that was judged, and the addresses that may be dialled for it.
+pub(crate) struct Vetted<'a> {
+    url: &'a EndpointUrl,
+    addresses: Vec<SocketAddr>,
+}
+
 /// Makes vetted connections.
 #[derive(Clone)]
 pub(crate) struct Connector {
@@ -78,10 +84,16 @@ impl Connector {
         })
     }
 
-    /// Connects to the host of a URL, with TLS if its scheme says so. Has no deadline of its own.
-    pub(crate) async fn connect(&self, url: &EndpointUrl) -> Result<Connection, ConnectError> {
-        let vetted = self.guard.vet(url).await?;
-        let (stream, address) = dial(&self.way, vetted).await?;
+    /// Judges the host of a URL. What takes time here is its name.
+    pub(crate) async fn vet<'a>(&self, url: &'a EndpointUrl) -> Result<Vetted<'a>, ConnectError> {
+        let addresses = self.guard.vet(url).await?;
+        Ok(Vetted { url, addresses })
+    }
+
+    /// Connects to what was vetted, with TLS if its scheme says so. Has no deadline of its own.
+    pub(crate) async fn connect(&self, vetted: Vetted<'_>) -> Result<Connection, ConnectError> {
+        let Vetted { url, addresses } = vetted;
+        let (stream, address) = dial(&self.way, addresses).await?;
         if url.scheme() == Scheme::Http {
             return Ok(Connection::plain(stream, address));
         }

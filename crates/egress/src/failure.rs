@@ -70,6 +70,13 @@ impl SendFailure {
         Self::new(ErrorKind::Timeout, detail).at(remote_address)
     }
 
+    /// The deadline came before the name servers had answered.
+    pub(crate) fn unresolved(limit: Duration) -> Self {
+        let seconds = limit.as_secs_f64();
+        let detail = format!("no name server answered for this host name within {seconds} s");
+        Self::new(ErrorKind::Dns, detail)
+    }
+
     /// The URL is one that nothing can be sent to.
     pub(crate) fn unusable() -> Self {
         Self::new(ErrorKind::Config, "the URL cannot be sent to as it stands")

@@ -143,6 +143,23 @@ impl Pool {
         place
     }
 
+    /// Closes what lies idle for these. A request has just been lost on such a connection, and what broke it (a receiver that was
+    /// restarted, a way that forgets what is quiet) has most likely broken the others, too: the next request takes none that has
+    /// carried no answer since. HTTP/2 finds out by its pings.
+    pub(crate) fn distrust(&self, of: Sharers<'_>) {
+        let mut kept = self.kept();
+        let origins = kept.tenants.get_mut(&of.tenant);
+        let Some(origin) = origins.and_then(|origins| origins.get_mut(of.origin)) else {
+            return;
+        };
+        let idle = std::mem::take(&mut origin.idle);
+        kept.count -= idle.len();
+        drop(kept);
+        for (_, connection) in idle {
+            connection.close();
+        }
+    }
+
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }

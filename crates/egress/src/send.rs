@@ -49,6 +49,10 @@ pub enum Sent {
 /// What is known of an exchange so far; it outlives the future that the deadline drops.
 #[derive(Default)]
 struct Progress {
+    /// It goes by an HTTP/1.1 connection that was kept.
+    by_kept: bool,
+    /// The endpoint's name is being resolved.
+    resolving: bool,
     remote_address: Option<SocketAddr>,
     answer: Option<Answer>,
     body: Body,
@@ -71,13 +75,19 @@ impl Egress {
     /// other status the status stands.
     pub async fn send(&self, outgoing: Outgoing<'_>) -> Sent {
         let limit = outgoing.timeout;
+        let target = Target::of(outgoing.tenant, outgoing.url);
         let mut progress = Progress::default();
         let outcome = tokio::time::timeout(limit, self.exchange(outgoing, &mut progress)).await;
-        match (progress.answer, outcome) {
-            (_, Ok(Err(failure))) => Sent::Failed(failure),
-            (Some(answer), _) => Sent::Answered(progress.body.finish(answer)),
-            (None, _) => Sent::Failed(SendFailure::timeout(limit, progress.remote_address)),
+        let failure = match (progress.answer, outcome) {
+            (_, Ok(Err(failure))) => failure,
+            (Some(answer), _) => return Sent::Answered(progress.body.finish(answer)),
+            (None, _) if progress.resolving => SendFailure::unresolved(limit),
+            (None, _) => SendFailure::timeout(limit, progress.remote_address),
+        };
+        if progress.by_kept {
+            self.pool.distrust(target.sharers());
         }
+        Sent::Failed(failure)
     }
 
     async fn exchange(
@@ -93,9 +103,10 @@ impl Egress {
             let (way, is_new) = match kept.flatten() {
                 Some(way) => (way, false),
                 // Boxed here and below: what seldom happens would be carried along, and moved, with every request.
-                None => (Box::pin(self.open(target)).await?, true),
+                None => (Box::pin(self.open(target, progress)).await?, true),
             };
             progress.remote_address = Some(way.remote());
+            progress.by_kept = !is_new && matches!(way, Way::Http1(_));
             let sent = match way {
                 Way::Http1(connection) => {
                     self.over_http1(connection, target, request, progress).await
@@ -110,7 +121,7 @@ impl Egress {
                 Ok(request) => request,
                 Err(failure) => return Err(failure.at(progress.remote_address)),
             };
-            progress.remote_address = None;
+            (progress.remote_address, progress.by_kept) = (None, false);
         }
     }
 
@@ -132,12 +143,13 @@ impl Egress {
         Ok(outcome)
     }
 
-    async fn open(&self, target: Target<'_>) -> Result<Way, SendFailure> {
-        let connection = self
-            .connector
-            .connect(target.url)
-            .await
-            .map_err(|error| SendFailure::of_connect(&error))?;
+    async fn open(&self, target: Target<'_>, progress: &mut Progress) -> Result<Way, SendFailure> {
+        let failed = |error| SendFailure::of_connect(&error);
+        progress.resolving = true;
+        let vetted = self.connector.vet(target.url).await;
+        progress.resolving = false;
+        let connection = self.connector.connect(vetted.map_err(failed)?).await;
+        let connection = connection.map_err(failed)?;
         if connection.is_http2() {
             let connection = Http2::begin(connection).await?;
             Ok(Way::Http2(self.pool.share(target.sharers(), connection)))

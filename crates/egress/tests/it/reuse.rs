@@ -1,18 +1,18 @@
 //! A connection is used again where both sides meant it to be, and only where nothing happened on it meanwhile.
 
-use std::{future::Future, io::Write, net::Shutdown};
+use std::{future::Future, io::Write, net::Shutdown, time::Duration};
 
 use bytes::Bytes;
 use http::HeaderMap;
-use posthorn_domain::url::EndpointUrl;
+use posthorn_domain::{delivery::ErrorKind, url::EndpointUrl};
 use posthorn_egress::{Outgoing, Sent};
-use posthorn_tests::receiver::{Receiver, Reply};
+use posthorn_tests::receiver::{Receiver, Reply, Script};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
 };
 
-use crate::fixture::{AMPLE, answered, open, post, post_of, tenant};
+use crate::fixture::{AMPLE, answered, failed, open, post, post_of, post_within, tenant};
 
 const UNASKED: &[u8] = b"HTTP/1.1 500 Unasked\r\ncontent-length: 0\r\n\r\n";
 
@@ -187,6 +187,35 @@ async fn a_request_that_finds_its_connections_closed_takes_a_new_one() {
     noticed().await;
     let (sent, _open) = both(post(&egress, url), receiver.answer(204)).await;
     assert_eq!(answered(sent).status, 204);
+}
+
+/// C23: what broke one that was kept has most likely broken the others, and a retry has no attempt to spare for each.
+#[tokio::test]
+async fn after_a_request_was_lost_on_a_kept_connection_the_next_takes_a_new_one() {
+    for (lost, kind) in [
+        (Reply::close(), ErrorKind::Connect),
+        (Reply::reset(), ErrorKind::Connect),
+        (Reply::hang(), ErrorKind::Timeout),
+    ] {
+        let (receiver, egress) = (Receiver::start().await.unwrap(), open());
+        let url = receiver.url("/");
+        // None is answered before all have come, so that each has a connection.
+        let waiting = Reply::status(200).after(Duration::from_millis(300));
+        receiver.script("/", waiting);
+        let all = tokio::join!(
+            post(&egress, &url),
+            post(&egress, &url),
+            post(&egress, &url)
+        );
+        for sent in [all.0, all.1, all.2] {
+            answered(sent);
+        }
+        assert_eq!(receiver.connections(), 3);
+        receiver.script("/", Script::first(1, lost).then(Reply::status(204)));
+        failed(post_within(&egress, &url, AMPLE / 20).await, kind);
+        answered(post(&egress, &url).await);
+        assert_eq!(receiver.requests().pop().unwrap().connection, 4);
+    }
 }
 
 #[tokio::test]
