@@ -135,6 +135,18 @@ pub fn self_signed_server() -> Arc<ServerConfig> {
     configure(vec![certificate.der().clone()], &key)
 }
 
+/// A server whose own certificate is self-signed and says that it is an authority's, or that it is none's; and that certificate, as it
+/// is put among the roots.
+#[must_use]
+pub fn self_signed_saying(is_ca: IsCa) -> (Arc<ServerConfig>, String) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    params.is_ca = is_ca;
+    let certificate = params.self_signed(&key).unwrap();
+    let pem = certificate.pem();
+    (configure(vec![certificate.der().clone()], &key), pem)
+}
+
 /// Each has a name of its own: by it the issuer of a certificate is looked for.
 fn authority() -> CertificateParams {
     static MADE: AtomicUsize = AtomicUsize::new(1);

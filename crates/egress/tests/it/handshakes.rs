@@ -17,11 +17,11 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use posthorn_domain::{address::EgressPolicy, delivery::ErrorKind};
 use posthorn_egress::{Egress, EgressError, EgressOptions};
 use posthorn_tests::{
-    authority::{Authority, self_signed_server},
+    authority::{Authority, self_signed_saying, self_signed_server},
     name_server::{NameAnswer, NameServer},
     receiver::{OnAccept, Receiver},
 };
-use rcgen::{CrlDistributionPoint, date_time_ymd};
+use rcgen::{BasicConstraints, CrlDistributionPoint, ExtendedKeyUsagePurpose, IsCa, date_time_ymd};
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
@@ -99,6 +99,35 @@ async fn a_certificate_for_another_name_is_refused() {
     );
 }
 
+/// C29: what `openssl req -x509` makes says CA:TRUE unless it is told otherwise.
+#[tokio::test]
+async fn a_root_that_is_the_servers_own_certificate_serves_unless_it_says_that_it_is_an_authoritys()
+{
+    let (server, pem) = self_signed_saying(IsCa::Ca(BasicConstraints::Unconstrained));
+    for egress in [trusting(&pem), open()] {
+        assert_eq!(
+            refusal(&egress, Arc::clone(&server)).await,
+            "the certificate is an authority's (CA:TRUE), as many self-signed ones are; a server needs one with CA:FALSE"
+        );
+    }
+    let (server, pem) = self_signed_saying(IsCa::ExplicitNoCa);
+    let receiver = Receiver::start_tls(server).await.unwrap();
+    answered(post(&trusting(&pem), &receiver.url("/")).await);
+}
+
+/// C29.
+#[tokio::test]
+async fn a_certificate_that_is_not_for_servers_is_refused() {
+    let authority = Authority::new();
+    let config = authority.server_with(|params| {
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    });
+    assert_eq!(
+        refusal(&trusting(&authority.pem()), config).await,
+        "the certificate is not for servers; its extended key usage has to name serverAuth"
+    );
+}
+
 /// C29.
 #[tokio::test]
 async fn a_missing_intermediate_is_told_and_a_whole_chain_is_trusted() {
@@ -155,7 +184,7 @@ async fn outdated_tls_and_what_is_no_tls_are_told_apart() {
     for (what, words) in [
         (OnAccept::Say(TLS_1_0), outdated),
         (OnAccept::Say(TLS_1_2_CBC), outdated),
-        // The alerts protocol_version, handshake_failure, unrecognized_name (RFC 8446, 6).
+        // The alerts protocol_version, handshake_failure, unrecognized_name, internal_error (RFC 8446, 6).
         (OnAccept::Say(b"\x15\x03\x01\x00\x02\x02\x46"), outdated),
         (
             OnAccept::Say(b"\x15\x03\x03\x00\x02\x02\x28"),
@@ -163,7 +192,11 @@ async fn outdated_tls_and_what_is_no_tls_are_told_apart() {
         ),
         (
             OnAccept::Say(b"\x15\x03\x03\x00\x02\x02\x70"),
-            "the endpoint refused the handshake (alert UnrecognisedName)",
+            "the endpoint refused the handshake; it knows no server of this host name",
+        ),
+        (
+            OnAccept::Say(b"\x15\x03\x03\x00\x02\x02\x50"),
+            "the endpoint refused the handshake (TLS alert 80)",
         ),
         (
             OnAccept::Say(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
