@@ -214,7 +214,8 @@ fn is_reserved(name: &str) -> bool {
 }
 
 /// Whether two names are one to a receiver: case does not count, and `-` and `_` are the same to some.
-pub(crate) fn alike(one: &str, other: &str) -> bool {
+#[must_use]
+pub fn alike(one: &str, other: &str) -> bool {
     let plain = |byte: u8| match byte {
         b'_' => b'-',
         byte => byte.to_ascii_lowercase(),

@@ -210,6 +210,8 @@ async fn a_receiver_s_cookies_and_credentials_are_masked() {
         Reply::status(401)
             .header("Set-Cookie", "s=canary")
             .header("WWW-Authenticate", "canary")
+            .header("X_Auth_Token", "canary")
+            .header("Location", "https://u:canary@a.test/")
             .header("X-Ok", "shown"),
     );
     let answer = answered(post(&open(), &receiver.url("/")).await);
