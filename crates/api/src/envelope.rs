@@ -57,7 +57,8 @@ pub(crate) struct Envelope<'a> {
     #[serde(default)]
     #[schema(value_type = Option<std::collections::HashMap<String, String>>)]
     metadata: Option<Pairs<String>>,
-    /// At most 10 headers that are sent with every attempt. The endpoint's own win.
+    /// At most 10 headers that are sent with every attempt. One is left out where the endpoint has one of that name, in
+    /// whatever case and with `_` for `-`.
     #[serde(default)]
     #[schema(value_type = Option<std::collections::HashMap<String, String>>)]
     headers: Option<Pairs<String>>,

@@ -105,6 +105,12 @@ impl CustomHeaders {
             .find_map(|(own, value)| (own == name).then_some(value))
     }
 
+    /// Whether one of them has this name, as a receiver may read it: in whatever case, and with `_` for `-`.
+    #[must_use]
+    pub fn have_alike(&self, name: &str) -> bool {
+        self.names().any(|own| alike(own, name))
+    }
+
     /// True when there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {

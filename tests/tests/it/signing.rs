@@ -232,7 +232,7 @@ async fn a_custom_header_overrides_nothing_and_stands_once_on_the_wire() {
     let headers = json!({ "X-Own": "the endpoint's" });
     let fields = json!({ "url": url, "headers": headers });
     stage.api.endpoint(&fields).await;
-    let headers = json!({ "x-own": "the event's", "X-Event": "1" });
+    let headers = json!({ "x-own": "the event's", "X_Own": "the event's", "X-Event": "1" });
     let submission = json!({ "type": "a.b", "payload": {}, "headers": headers });
     let answer = stage.api.post("/v1/events", submission.to_string()).await;
     answer.expect(202);

@@ -25,6 +25,17 @@ fn names_are_kept_in_lower_case_and_values_as_given() {
 }
 
 #[test]
+fn a_name_is_alike_in_any_case_and_with_either_dash() {
+    let headers = CustomHeaders::parse([("X-Api-Key", "1"), ("a_b", "1")]).unwrap();
+    for name in ["x-api-key", "X_Api_Key", "x_api-KEY", "a-b", "A_B"] {
+        assert!(headers.have_alike(name), "{name}");
+    }
+    for name in ["x-api-keys", "xapikey", "ab", ""] {
+        assert!(!headers.have_alike(name), "{name}");
+    }
+}
+
+#[test]
 fn what_posthorn_sends_itself_and_what_is_the_connections_is_refused_in_any_case() {
     for name in [
         "Webhook-Signature",

@@ -45,7 +45,7 @@ pub(super) fn body(content: &Content, form: BodyForm) -> Result<Bytes, String> {
 }
 
 /// The headers of one attempt with this body, made when it is sent: signed now, with the secrets in force now. Then the
-/// endpoint's own, then the event's where the endpoint has none of that name.
+/// endpoint's own, then the event's where the endpoint has none that a receiver may take for it.
 ///
 /// # Errors
 /// In words for the tenant, where a header or secret cannot be used.
@@ -67,12 +67,15 @@ pub(super) fn headers(
         HeaderValue::from_static(concat!("Posthorn/", env!("CARGO_PKG_VERSION"))),
     );
     sign(&mut headers, event, body, config, at)?;
-    // An event's header may have a name that a signature has at this endpoint: the signature's stands.
+    // An event's header may have a name that a signature has at this endpoint: the signature's stands. So does the endpoint's own, and
+    // alone: a receiver that reads `_` as `-` would take either of two (RFC 3875, 4.1.18).
     let taken = |own: &str| {
         let signing = config.signing.as_deref();
         signing.is_some_and(|signing| signing.headers.take(own))
     };
-    for (own, text) in config.headers.iter().chain(content.headers.iter()) {
+    let of_event = content.headers.iter();
+    let of_event = of_event.filter(|(own, _)| !config.headers.have_alike(own));
+    for (own, text) in config.headers.iter().chain(of_event) {
         let header = name(own)?;
         if !headers.contains_key(&header) && !taken(own) {
             let mut secret = value(own, text)?;

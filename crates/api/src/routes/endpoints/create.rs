@@ -46,7 +46,8 @@ pub(in crate::routes) struct CreateEndpoint {
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, min_items = 1, max_items = 100, default = json!(["**"]))]
     event_types: Option<Vec<String>>,
-    /// At most 20 headers that are sent with every request.
+    /// At most 20 headers that are sent with every request. An event's header of the same name, in whatever case and with
+    /// `_` for `-`, is left out.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<std::collections::HashMap<String, String>>, nullable = false)]
     headers: Option<Pairs<String>>,
