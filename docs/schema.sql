@@ -101,6 +101,14 @@ BEGIN
     RETURN made;
 END $$;
 ALTER FUNCTION public.posthorn_make_leaves(day date) OWNER TO posthorn_owner;
+CREATE FUNCTION public.posthorn_uuid_at(at timestamp with time zone) RETURNS uuid
+    LANGUAGE sql PARALLEL SAFE
+    AS $$
+    SELECT (lpad(to_hex(micros / 1000), 12, '0') || '7' || lpad(to_hex((micros % 1000 * 4096 + 999) / 1000), 3, '0')
+            || right(replace(gen_random_uuid()::text, '-', ''), 16))::uuid
+    FROM (SELECT (extract(epoch FROM at) * 1000000)::bigint AS micros) AS whole
+$$;
+ALTER FUNCTION public.posthorn_uuid_at(at timestamp with time zone) OWNER TO posthorn_owner;
 CREATE FUNCTION public.posthorn_uuid_floor(at timestamp with time zone) RETURNS uuid
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     SET search_path TO 'pg_catalog'
@@ -156,6 +164,19 @@ PARTITION BY RANGE (event_id);
 ALTER TABLE ONLY public.attempts ALTER COLUMN response_body SET STORAGE EXTERNAL;
 ALTER TABLE ONLY public.attempts FORCE ROW LEVEL SECURITY;
 ALTER TABLE public.attempts OWNER TO posthorn_owner;
+CREATE TABLE public.audit_log (
+    tenant_id uuid NOT NULL,
+    id uuid NOT NULL,
+    actor_kind text NOT NULL,
+    actor_id uuid,
+    ip inet,
+    action text NOT NULL,
+    target text NOT NULL COLLATE pg_catalog."C",
+    before json,
+    after json
+);
+ALTER TABLE ONLY public.audit_log FORCE ROW LEVEL SECURITY;
+ALTER TABLE public.audit_log OWNER TO posthorn_owner;
 CREATE TABLE public.config_head (
     one boolean DEFAULT true NOT NULL,
     seq bigint NOT NULL,
@@ -445,6 +466,8 @@ ALTER TABLE ONLY public.api_keys
     ADD CONSTRAINT api_keys_pkey PRIMARY KEY (tenant_id, id);
 ALTER TABLE ONLY public.attempts
     ADD CONSTRAINT attempts_pkey PRIMARY KEY (endpoint_id, event_id, id);
+ALTER TABLE ONLY public.audit_log
+    ADD CONSTRAINT audit_log_pkey PRIMARY KEY (tenant_id, id);
 ALTER TABLE ONLY public.config_head
     ADD CONSTRAINT config_head_pkey PRIMARY KEY (one);
 ALTER TABLE ONLY public.config_log
@@ -485,6 +508,8 @@ ALTER TABLE ONLY public.tenants
     ADD CONSTRAINT tenants_pkey PRIMARY KEY (id);
 CREATE UNIQUE INDEX api_keys_hash ON public.api_keys USING btree (tenant_id, hash);
 CREATE INDEX attempts_failed ON ONLY public.attempts USING btree (tenant_id, at) WHERE (outcome = 'failed'::text);
+CREATE INDEX audit_log_target ON public.audit_log USING btree (tenant_id, target, id);
+CREATE INDEX audit_log_time ON public.audit_log USING btree (id);
 CREATE INDEX dead_letters_by_application ON public.dead_letters USING btree (tenant_id, application_id, died_at) WHERE (application_id IS NOT NULL);
 CREATE INDEX dead_letters_by_endpoint ON public.dead_letters USING btree (tenant_id, endpoint_id, died_at, event_id);
 CREATE INDEX dead_letters_died ON public.dead_letters USING btree (tenant_id, died_at, event_id, endpoint_id);
@@ -498,6 +523,7 @@ CREATE INDEX pending_due ON public.pending USING btree (shard, due) WHERE (due I
 CREATE INDEX pending_parked ON public.pending USING btree (shard, tenant_id, endpoint_id, ends_at, event_id) WHERE (due IS NULL);
 ALTER TABLE public.api_keys ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.attempts ENABLE ROW LEVEL SECURITY;
+ALTER TABLE public.audit_log ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.config_log ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.dead_letters ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.endpoint_secrets ENABLE ROW LEVEL SECURITY;
@@ -511,6 +537,7 @@ ALTER TABLE public.kept_events ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.pending ENABLE ROW LEVEL SECURITY;
 CREATE POLICY system ON public.api_keys TO posthorn_system USING (true);
 CREATE POLICY system ON public.attempts TO posthorn_system USING (true);
+CREATE POLICY system ON public.audit_log FOR SELECT TO posthorn_system USING (true);
 CREATE POLICY system ON public.config_log TO posthorn_system USING (true);
 CREATE POLICY system ON public.dead_letters TO posthorn_system USING (true);
 CREATE POLICY system ON public.endpoint_secrets TO posthorn_system USING (true);
@@ -523,8 +550,11 @@ CREATE POLICY system ON public.idempotent_answers TO posthorn_system USING (true
 CREATE POLICY system ON public.kept_events TO posthorn_system USING (true);
 CREATE POLICY system ON public.pending TO posthorn_system USING (true);
 CREATE POLICY system ON public.tenants TO posthorn_system USING (true);
+CREATE POLICY system_expires ON public.audit_log FOR DELETE TO posthorn_system USING ((id < public.posthorn_uuid_floor((now() - '400 days'::interval))));
+CREATE POLICY system_writes ON public.audit_log FOR INSERT TO posthorn_system WITH CHECK (true);
 CREATE POLICY tenant ON public.api_keys TO posthorn_tenant USING ((tenant_id = (NULLIF(current_setting('posthorn.tenant'::text, true), ''::text))::uuid));
 CREATE POLICY tenant ON public.attempts TO posthorn_tenant USING ((tenant_id = (NULLIF(current_setting('posthorn.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY tenant ON public.audit_log TO posthorn_tenant USING ((tenant_id = (NULLIF(current_setting('posthorn.tenant'::text, true), ''::text))::uuid));
 CREATE POLICY tenant ON public.config_log TO posthorn_tenant USING ((tenant_id = (NULLIF(current_setting('posthorn.tenant'::text, true), ''::text))::uuid));
 CREATE POLICY tenant ON public.dead_letters TO posthorn_tenant USING ((tenant_id = (NULLIF(current_setting('posthorn.tenant'::text, true), ''::text))::uuid));
 CREATE POLICY tenant ON public.endpoint_secrets TO posthorn_tenant USING ((tenant_id = (NULLIF(current_setting('posthorn.tenant'::text, true), ''::text))::uuid));
@@ -552,6 +582,8 @@ GRANT SELECT,INSERT,UPDATE ON TABLE public.api_keys TO posthorn_system;
 GRANT SELECT,INSERT,UPDATE ON TABLE public.api_keys TO posthorn_tenant;
 GRANT SELECT,INSERT ON TABLE public.attempts TO posthorn_system;
 GRANT SELECT,INSERT ON TABLE public.attempts TO posthorn_tenant;
+GRANT SELECT,INSERT,DELETE ON TABLE public.audit_log TO posthorn_system;
+GRANT SELECT,INSERT ON TABLE public.audit_log TO posthorn_tenant;
 GRANT SELECT,UPDATE ON TABLE public.config_head TO posthorn_system;
 GRANT SELECT ON TABLE public.config_head TO posthorn_tenant;
 GRANT UPDATE(seq) ON TABLE public.config_head TO posthorn_tenant;

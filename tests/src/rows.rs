@@ -118,6 +118,15 @@ impl Rows {
         found.fetch_one(&mut *connection).await.unwrap()
     }
 
+    /// The texts that a query finds.
+    pub async fn texts(&self, statement: &'static str) -> Vec<String> {
+        let mut connection = self.connection.lock().await;
+        sqlx::query_scalar(statement)
+            .fetch_all(&mut *connection)
+            .await
+            .unwrap()
+    }
+
     /// Every event, in the order of ids.
     pub async fn events(&self) -> Vec<EventRow> {
         let mut connection = self.connection.lock().await;

@@ -30,7 +30,7 @@ use posthorn_store::configure::{
 use posthorn_store::database::Database;
 use posthorn_store::entropy::Entropy;
 use posthorn_store::read::EndpointRef;
-use posthorn_store::scope::TenantScope;
+use posthorn_store::scope::{Actor, TenantScope};
 
 use crate::receiver::Received;
 use crate::rows::Rows;
@@ -118,7 +118,9 @@ impl Tenants {
             name: "Acme".to_owned(),
             environment: Environment::Test,
         };
-        create_tenant(&self.database, &new).await.unwrap();
+        create_tenant(&self.database, &new, Actor::COMMAND_LINE)
+            .await
+            .unwrap();
         id
     }
 
@@ -155,7 +157,7 @@ impl Tenants {
             secret: None,
         };
         change(&mut new);
-        let scope = TenantScope::new_authenticated(tenant);
+        let scope = TenantScope::new_authenticated(tenant, Actor::COMMAND_LINE);
         let made = create_endpoint(&self.database, scope, new, &self.sealer())
             .await
             .unwrap();
@@ -191,7 +193,7 @@ impl Tenants {
 
     /// Changes an endpoint.
     pub async fn patch(&self, endpoint: &TestEndpoint, patch: EndpointPatch) {
-        let scope = TenantScope::new_authenticated(endpoint.tenant);
+        let scope = TenantScope::new_authenticated(endpoint.tenant, Actor::COMMAND_LINE);
         let which = EndpointRef::Id(endpoint.id);
         patch_endpoint(&self.database, scope, &which, patch, &self.sealer())
             .await
@@ -211,7 +213,7 @@ impl Tenants {
 
     /// Deletes an endpoint.
     pub async fn delete(&self, endpoint: &TestEndpoint) {
-        let scope = TenantScope::new_authenticated(endpoint.tenant);
+        let scope = TenantScope::new_authenticated(endpoint.tenant, Actor::COMMAND_LINE);
         delete_endpoint(&self.database, scope, &EndpointRef::Id(endpoint.id))
             .await
             .unwrap();

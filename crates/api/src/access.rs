@@ -238,6 +238,13 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             Problem::PayloadGone,
         ],
     },
+    Operation {
+        id: "list_audit_log",
+        method: Method::GET,
+        path: "/v1/audit-log",
+        scope: Scope::AuditRead,
+        problems: LIST,
+    },
 ];
 
 /// What may be wrong with the query of a list.

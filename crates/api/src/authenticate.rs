@@ -4,17 +4,18 @@
 //! an unknown one costs no statement, and the database being away refuses nobody. Every refusal of a key reads
 //! the same. The scope comes from the table of operations, by the route that matched.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use axum::extract::{FromRequestParts, MatchedPath};
+use axum::extract::{ConnectInfo, FromRequestParts, MatchedPath};
 use http::header::AUTHORIZATION;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName};
+use http::{Extensions, HeaderMap, HeaderName};
 use posthorn_domain::api_key;
 use posthorn_domain::id::{KeyId, TenantId};
 use posthorn_domain::scope::Scope;
 use posthorn_store::configuration::KeyRecord;
-use posthorn_store::scope::TenantScope;
+use posthorn_store::scope::{Actor, TenantScope};
 
 use crate::access::Operation;
 use crate::problem::Failure;
@@ -31,16 +32,17 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Who sends these headers, and may do what `operation` is.
+    /// Who sends these headers from `address`, and may do what `operation` is.
     ///
     /// # Errors
     /// 401 without a valid key; 403 where it is another tenant's than the one named, or lacks the scope.
     pub(crate) fn of(
         headers: &HeaderMap,
+        address: Option<IpAddr>,
         operation: &Operation,
         state: &ApiState,
     ) -> Result<Self, Failure> {
-        let caller = authenticate(headers, state).ok_or_else(Failure::unauthenticated)?;
+        let caller = authenticate(headers, address, state).ok_or_else(Failure::unauthenticated)?;
         if !names_no_other(headers, caller.tenant.tenant()) {
             return Err(Failure::tenant_forbidden());
         }
@@ -90,11 +92,22 @@ impl FromRequestParts<ApiState> for Caller {
                 parts.method
             ))
         })?;
-        Self::of(&parts.headers, operation, state)
+        Self::of(
+            &parts.headers,
+            address_of(&parts.extensions),
+            operation,
+            state,
+        )
     }
 }
 
-fn authenticate(headers: &HeaderMap, state: &ApiState) -> Option<Caller> {
+/// Where a request comes from, as the server's listener says.
+pub(crate) fn address_of(extensions: &Extensions) -> Option<IpAddr> {
+    let peer = extensions.get::<ConnectInfo<SocketAddr>>()?;
+    Some(peer.0.ip())
+}
+
+fn authenticate(headers: &HeaderMap, address: Option<IpAddr>, state: &ApiState) -> Option<Caller> {
     let hash = api_key::check(bearer(headers)?).ok()?;
     let snapshot = state.cache().snapshot();
     let key = snapshot.key(hash.as_bytes())?;
@@ -105,7 +118,7 @@ fn authenticate(headers: &HeaderMap, state: &ApiState) -> Option<Caller> {
     snapshot.tenant(key.tenant)?;
     state.key_uses().note(key.tenant, key.id, now);
     Some(Caller {
-        tenant: TenantScope::new_authenticated(key.tenant),
+        tenant: TenantScope::new_authenticated(key.tenant, Actor::api_key(key.id, address)),
         key: Arc::clone(key),
     })
 }

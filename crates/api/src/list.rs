@@ -1,6 +1,6 @@
 //! What all lists share: `limit`, `cursor`, `order`, and the page that answers them.
 
-use posthorn_domain::id::{EndpointId, EventId};
+use posthorn_domain::id::{AuditId, EndpointId, EventId};
 use posthorn_domain::limits;
 use posthorn_store::read::{AttemptKey, DeadLetterKey, Edge, Order, Page, Slice};
 use posthorn_store::scope::TenantScope;
@@ -147,6 +147,16 @@ impl CursorKey for EventId {
 }
 
 impl CursorKey for EndpointId {
+    fn to_bytes(&self) -> Vec<u8> {
+        self.uuid().as_bytes().to_vec()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        Uuid::from_slice(bytes).ok().map(Self::from_uuid)
+    }
+}
+
+impl CursorKey for AuditId {
     fn to_bytes(&self) -> Vec<u8> {
         self.uuid().as_bytes().to_vec()
     }

@@ -34,7 +34,8 @@ const API_KEY: &str = "api_key";
         (name = "endpoints", description = "Where events go, and how."),
         (name = "deliveries", description = "One event for one endpoint, and how far it got."),
         (name = "attempts", description = "The requests that were made."),
-        (name = "dead-letters", description = "Deliveries that failed for good, and sending them again.")
+        (name = "dead-letters", description = "Deliveries that failed for good, and sending them again."),
+        (name = "audit-log", description = "Who changed what.")
     ),
     components(schemas(ProblemBody))
 )]

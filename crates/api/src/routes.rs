@@ -4,6 +4,7 @@
 //! form of a request stands beside the handler that takes it.
 
 mod attempts;
+mod audit_log;
 mod dead_letters;
 mod deliveries;
 mod endpoints;
@@ -22,4 +23,5 @@ pub(crate) fn router() -> OpenApiRouter<ApiState> {
         .merge(deliveries::router())
         .merge(attempts::router())
         .merge(dead_letters::router())
+        .merge(audit_log::router())
 }

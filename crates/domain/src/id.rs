@@ -157,6 +157,8 @@ ids! {
     KeyId = Key;
     /// A replay.
     ReplayId = Replay;
+    /// An entry of the audit log.
+    AuditId = Audit;
     /// A signing secret of an endpoint. Internal.
     SecretId = Secret;
     /// A node. Internal.

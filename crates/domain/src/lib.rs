@@ -12,6 +12,7 @@
 
 pub mod address;
 pub mod api_key;
+pub mod audit;
 pub mod body;
 pub mod circuit;
 pub mod compat;

@@ -2,10 +2,13 @@
 //!
 //! The deliveries of one that is gone become dead by verdict when the sweep finds its row so ([`crate::pending::cancel`]).
 
-use posthorn_domain::endpoint::StateCause;
+use posthorn_domain::audit::Action;
+use posthorn_domain::endpoint::{EndpointState, StateCause};
 use posthorn_domain::id::{EndpointId, TenantId};
 
+use crate::audit::{self, Entry};
 use crate::database::{Database, DatabaseError};
+use crate::scope::Actor;
 
 /// Disables an endpoint, if it still is the version that was asked: an endpoint whose URL was changed meanwhile did not say
 /// anything yet. Answers whether it was disabled.
@@ -22,7 +25,7 @@ pub async fn disable(
     let mut tx = database.system_tx().await?;
     // Changes of configuration take this row last of all, so the endpoint's own comes first here, too.
     let found = sqlx::query!(
-        "SELECT url, header_names, retry_policy FROM endpoints
+        "SELECT url, header_names, retry_policy, state FROM endpoints
          WHERE tenant_id = $1 AND id = $2 AND config_seq = $3 AND state <> 'disabled' AND deleted_at IS NULL
          FOR UPDATE",
         tenant.uuid(),
@@ -64,6 +67,16 @@ pub async fn disable(
     )
     .execute(&mut *tx)
     .await?;
+    let entry = Entry {
+        action: Action::EndpointDisabled,
+        target: endpoint.to_string(),
+        before: audit::fields([("state", found.state.into())]),
+        after: audit::fields([
+            ("state", EndpointState::Disabled.as_str().into()),
+            ("state_cause", cause.as_str().into()),
+        ]),
+    };
+    audit::write(&mut tx, tenant, Actor::POSTHORN, entry).await?;
     tx.commit().await?;
     Ok(true)
 }

@@ -15,6 +15,7 @@
 
 pub mod accept;
 pub mod alarm;
+pub mod audit;
 pub mod clock;
 pub mod configuration;
 pub mod configure;

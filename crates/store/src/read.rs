@@ -1,4 +1,4 @@
-//! What a tenant sees: events, deliveries, attempts, dead letters and endpoints, one by one and in pages.
+//! What a tenant sees: events, deliveries, attempts, dead letters, endpoints and the audit log, one by one and in pages.
 //!
 //! Every read runs in the tenant's own transaction (INV-9) and its statements name the tenant besides, so that
 //! each is served by the keys that begin with it. Lists are walked by key, never by offset: a page is the rows
@@ -8,6 +8,7 @@
 //! Nothing here changes a row. Neighbours: [`crate::configure`] and [`crate::replay`], which do.
 
 mod attempts;
+mod audit;
 mod dead_letters;
 mod deliveries;
 mod endpoints;
@@ -19,6 +20,7 @@ pub use attempts::{
     Attempt, AttemptKey, AttemptReply, AttemptSummary, attempt, attempts_of_delivery,
     attempts_of_endpoint, attempts_of_event,
 };
+pub use audit::{AuditEntry, AuditFilter, audit_log};
 pub use dead_letters::{DeadLetter, DeadLetterFilter, DeadLetterKey, dead_letter, dead_letters};
 pub(crate) use deliveries::delivery_in;
 pub use deliveries::{Delivery, deliveries, delivery};

@@ -6,10 +6,12 @@
 //! The row in `pending` is written before the letter is looked at again, in the order in which a recorder
 //! touches the two, so that the two cannot wait for each other.
 
+use posthorn_domain::audit::Action;
 use posthorn_domain::endpoint::EndpointState;
 use posthorn_domain::id::DeliveryId;
 use sqlx::{Postgres, Transaction};
 
+use crate::audit::{self, Entry, Fields};
 use crate::database::{self, Database};
 use crate::idempotent;
 use crate::read::{DatabaseError, Delivery, delivery_in};
@@ -70,6 +72,13 @@ pub async fn replay_dead_letter(
     let delivery = delivery_in(&mut tx, scope, id)
         .await?
         .ok_or(ReplayError::PayloadGone)?;
+    let entry = Entry {
+        action: Action::DeadLetterReplayed,
+        target: id.to_string(),
+        before: Fields::new(),
+        after: Fields::new(),
+    };
+    audit::write(&mut tx, scope.tenant(), scope.actor(), entry).await?;
     tx.commit().await?;
     Ok(delivery)
 }

@@ -2,6 +2,7 @@
 //!
 //! Nothing is sent to endpoints here: what is accepted stays open, and dead letters are laid by hand.
 
+mod audit_log;
 mod bodies;
 mod dead_letters;
 mod endpoints;
@@ -34,6 +35,7 @@ use posthorn_store::configure::{NewKey, create_key};
 use posthorn_store::due::DueHint;
 use posthorn_store::entropy::Entropy;
 use posthorn_store::key_use::KeyUses;
+use posthorn_store::scope::Actor;
 use posthorn_store::test_send::TestSends;
 use posthorn_tests::database::TestDatabase;
 use posthorn_tests::engine::{Node, Runs};
@@ -127,7 +129,9 @@ impl Api {
             scopes: scopes.to_vec(),
             expires_at: None,
         };
-        create_key(&self.node.database, &new).await.unwrap();
+        create_key(&self.node.database, &new, Actor::COMMAND_LINE)
+            .await
+            .unwrap();
         self.node.cache.refresh().await.unwrap();
         Program {
             api: self,

@@ -8,7 +8,7 @@ use posthorn_domain::url::EndpointUrl;
 use posthorn_store::configure::EndpointPatch;
 use posthorn_store::entropy::Entropy;
 use posthorn_store::read::{self, EndpointRef, HealthStatus};
-use posthorn_store::scope::TenantScope;
+use posthorn_store::scope::{Actor, TenantScope};
 use posthorn_store::test_send::{TestSend, TestSends};
 use posthorn_tests::engine::{AMPLE, Node, Runs, egress};
 use posthorn_tests::receiver::{Reply, Script};
@@ -123,7 +123,7 @@ async fn engine_circuit_is_not_moved_by_tests() {
     let tested = async |status| {
         scene.receiver.script("/hook", Reply::status(status));
         let test = TestSend {
-            scope: TenantScope::new_authenticated(scene.tenant),
+            scope: TenantScope::new_authenticated(scene.tenant, Actor::COMMAND_LINE),
             endpoint: endpoint.id,
             event_type: EventType::parse("a").unwrap(),
             payload: "1".into(),
@@ -235,7 +235,7 @@ async fn engine_circuit_that_is_open_is_told_with_its_endpoint() {
     let scene = Scene::begin().await;
     let (node, endpoint) = scene.broken(Reply::status(500), 1).await;
     scene.probe(&node, 1).await;
-    let scope = TenantScope::new_authenticated(scene.tenant);
+    let scope = TenantScope::new_authenticated(scene.tenant, Actor::COMMAND_LINE);
     let which = EndpointRef::Id(endpoint.id);
     let told = read::endpoint(&node.database, scope, &which).await;
     let health = told.unwrap().unwrap().health;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use posthorn_store::accept::Acceptor;
 use posthorn_store::database::Database;
-use posthorn_store::scope::TenantScope;
+use posthorn_store::scope::{Actor, TenantScope};
 use posthorn_tests::engine::{AMPLE, Node, Parts, Runs, event, in_order};
 use posthorn_tests::proxy::{Loss, Lost, Proxy};
 use posthorn_tests::receiver::{Reply, Script};
@@ -123,7 +123,7 @@ async fn engine_deadlines_keep_no_node_from_stopping() {
 async fn engine_deadlines_end_the_closing_of_a_pool() {
     let scene = Scene::begin().await;
     let database = scene.database.pools(1, 1);
-    let scope = TenantScope::new_authenticated(scene.tenant);
+    let scope = TenantScope::new_authenticated(scene.tenant, Actor::COMMAND_LINE);
     let held = database.tenant_tx(&scope).await.unwrap();
     let closed = tokio::time::timeout(AMPLE, database.close()).await;
     assert!(closed.is_ok());

@@ -9,7 +9,7 @@ use posthorn_store::housekeeping::{Housekeeper, LeafOutcome};
 use posthorn_store::oracle;
 use posthorn_store::read;
 use posthorn_store::record::DeliveryKey;
-use posthorn_store::scope::TenantScope;
+use posthorn_store::scope::{Actor, TenantScope};
 use posthorn_tests::engine::Runs;
 use posthorn_tests::tenants::TestEndpoint;
 use posthorn_worker::{Housekeeping, HousekeepingParts, Round};
@@ -78,7 +78,7 @@ impl Scene {
     }
 
     pub(super) fn scope(&self) -> TenantScope {
-        TenantScope::new_authenticated(self.tenant)
+        TenantScope::new_authenticated(self.tenant, Actor::COMMAND_LINE)
     }
 }
 

@@ -7,7 +7,7 @@ use posthorn_domain::id::{EventId, TenantId};
 use posthorn_store::pending::Due;
 use posthorn_store::read::event;
 use posthorn_store::record::DeliveryKey;
-use posthorn_store::scope::TenantScope;
+use posthorn_store::scope::{Actor, TenantScope};
 use posthorn_store::{lease, pending, shards};
 use posthorn_tests::engine::{AMPLE, Node, Parts, Runs};
 use posthorn_tests::receiver::{Reply, Script};
@@ -97,7 +97,7 @@ async fn hanging(scene: &Scene) -> (Node, EventId) {
 async fn engine_nodes_hold_no_connection_for_a_request_under_way() {
     let scene = Scene::begin().await;
     let (node, id) = hanging(&scene).await;
-    let scope = TenantScope::new_authenticated(scene.tenant);
+    let scope = TenantScope::new_authenticated(scene.tenant, Actor::COMMAND_LINE);
     let read = tokio::time::timeout(PROMPT, event(&node.database, scope, id)).await;
     assert!(read.is_ok_and(|read| read.is_ok_and(|found| found.is_some())));
 }

@@ -16,7 +16,7 @@ use posthorn_store::housekeeping::Housekeeper;
 use posthorn_store::pending::{self, Due, ParkedEndpoint, PendingReader};
 use posthorn_store::record::{Attempt, Consequence, DeliveryKey, Fact, RecordWriter, Source};
 use posthorn_store::recover::recover;
-use posthorn_store::scope::TenantScope;
+use posthorn_store::scope::{Actor, TenantScope};
 use posthorn_tests::engine::AMPLE;
 use posthorn_tests::wait::until;
 
@@ -230,7 +230,7 @@ async fn engine_plans_see_a_table_that_is_read_whole() {
     let seeded = Seeded::begin().await;
     let reads = seeded
         .whole_reads(async |database| {
-            let scope = TenantScope::new_authenticated(seeded.key.tenant);
+            let scope = TenantScope::new_authenticated(seeded.key.tenant, Actor::COMMAND_LINE);
             let mut tx = database.tenant_tx(&scope).await.unwrap();
             sqlx::query("SELECT max(died_at - interval '1 s') FROM dead_letters WHERE type <> 'x'")
                 .execute(&mut *tx)

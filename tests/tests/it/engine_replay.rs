@@ -4,7 +4,7 @@ use posthorn_domain::id::DeliveryId;
 use posthorn_domain::retry::RetryPolicy;
 use posthorn_store::record::DeliveryKey;
 use posthorn_store::replay::{ReplayError, replay_dead_letter};
-use posthorn_store::scope::TenantScope;
+use posthorn_store::scope::{Actor, TenantScope};
 use posthorn_tests::engine::{Node, Runs};
 use posthorn_tests::receiver::{Reply, Script};
 
@@ -31,7 +31,7 @@ impl Scene {
     }
 
     async fn replay(&self, node: &Node, key: DeliveryKey) -> Result<(), ReplayError> {
-        let scope = TenantScope::new_authenticated(key.tenant);
+        let scope = TenantScope::new_authenticated(key.tenant, Actor::COMMAND_LINE);
         let id = DeliveryId {
             event: key.event,
             endpoint: key.endpoint,

@@ -1,6 +1,7 @@
 //! The walls between tenants, in the database itself (INV-9): whatever a statement forgets, the roles do not show.
 
-use posthorn_store::scope::TenantScope;
+use posthorn_store::audit;
+use posthorn_store::scope::{Actor, TenantScope};
 use posthorn_tests::engine::{Node, Runs};
 use posthorn_tests::receiver::Reply;
 use sqlx::{AssertSqlSafe, Postgres, Transaction};
@@ -8,7 +9,7 @@ use sqlx::{AssertSqlSafe, Postgres, Transaction};
 use crate::engine_scene::Scene;
 
 /// Every table with a tenant's rows.
-const TABLES: [&str; 10] = [
+const TABLES: [&str; 11] = [
     "events",
     "attempts",
     "pending",
@@ -16,10 +17,14 @@ const TABLES: [&str; 10] = [
     "kept_events",
     "idempotency_keys",
     "idempotent_answers",
+    "audit_log",
     "endpoints",
     "endpoint_versions",
     "endpoint_secrets",
 ];
+
+/// Those with nothing of a tenant's to be seen here.
+const UNSEEN: [&str; 3] = ["api_keys", "config_log", "endpoint_state"];
 
 /// A tenant with an event, an attempt, a pending row and an endpoint; and a stranger.
 async fn two_tenants() -> (Scene, Node, TenantScope, TenantScope) {
@@ -51,8 +56,8 @@ async fn two_tenants() -> (Scene, Node, TenantScope, TenantScope) {
              SELECT tenant_id, route, key, 1, body_hash, now(), expires_at FROM idempotency_keys",
         )
         .await;
-    let owner = TenantScope::new_authenticated(scene.tenant);
-    let stranger = TenantScope::new_authenticated(stranger);
+    let owner = TenantScope::new_authenticated(scene.tenant, Actor::COMMAND_LINE);
+    let stranger = TenantScope::new_authenticated(stranger, Actor::COMMAND_LINE);
     (scene, node, owner, stranger)
 }
 
@@ -71,7 +76,9 @@ async fn engine_walls_hide_every_row_of_a_tenant_from_another() {
     let mut tx = node.database.tenant_tx(&stranger).await.unwrap();
     let mut seen = Vec::new();
     for table in TABLES {
-        if count(&mut tx, table).await > 0 {
+        let anothers =
+            format!("{table} WHERE tenant_id <> current_setting('posthorn.tenant')::uuid");
+        if count(&mut tx, &anothers).await > 0 {
             seen.push(table);
         }
     }
@@ -205,6 +212,64 @@ async fn engine_walls_show_the_login_without_a_role_nothing() {
     );
 }
 
+/// INV-9: whoever adds a table is told of the walls, whatever this file knows.
+#[tokio::test]
+async fn engine_walls_stand_around_every_table_with_a_tenants_rows() {
+    let scene = Scene::begin().await;
+    let open = "SELECT c.relname::text FROM pg_class AS c
+                JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped
+                WHERE c.relkind IN ('r', 'p') AND c.relnamespace = 'public'::regnamespace
+                  AND NOT (c.relrowsecurity AND c.relforcerowsecurity
+                           AND pg_get_userbyid(c.relowner) NOT IN ('posthorn_app', 'posthorn_tenant', 'posthorn_system'))";
+    assert_eq!(scene.rows.texts(open).await, [""; 0]);
+    // What a tenant may touch at all it touches through a policy that names the tenant.
+    let bare = "SELECT c.relname::text FROM pg_class AS c
+                JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped
+                WHERE c.relkind IN ('r', 'p') AND has_any_column_privilege('posthorn_tenant', c.oid, 'SELECT, INSERT, UPDATE')
+                  AND NOT EXISTS (SELECT 1 FROM pg_policies AS p
+                                  WHERE p.tablename = c.relname AND p.roles = '{posthorn_tenant}'
+                                    AND p.qual LIKE '%tenant_id = (NULLIF(current_setting(''posthorn.tenant''%')";
+    assert_eq!(scene.rows.texts(bare).await, [""; 0]);
+    let known = "SELECT c.relname::text FROM pg_class AS c
+                 JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped
+                 WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition
+                   AND has_table_privilege('posthorn_tenant', c.oid, 'SELECT')";
+    for table in scene.rows.texts(known).await {
+        let listed = TABLES.contains(&table.as_str()) || UNSEEN.contains(&table.as_str());
+        assert!(listed, "{table}: have its walls tried here");
+    }
+}
+
+/// INV-9; INV-10: nobody rewrites what is on record, and nobody takes back what is young.
+#[tokio::test]
+async fn engine_walls_keep_the_audit_log_as_it_was_written() {
+    let (scene, node, owner, _stranger) = two_tenants().await;
+    for statement in ["UPDATE audit_log SET action = 'x'", "DELETE FROM audit_log"] {
+        let refused = refusal(&node, &owner, statement).await;
+        assert_eq!(refused, Err(NOT_ALLOWED.to_owned()), "{statement}");
+    }
+    let entries = "SELECT count(*) FROM audit_log";
+    let before = scene.rows.number(entries).await;
+    for statement in [
+        "SET ROLE posthorn_system",
+        "DELETE FROM audit_log",
+        "RESET ROLE",
+    ] {
+        scene.rows.run(statement).await;
+    }
+    assert_eq!(scene.rows.number(entries).await, before);
+    // 401 days ago it was somebody else's.
+    scene
+        .rows
+        .run(
+            "INSERT INTO audit_log (tenant_id, id, actor_kind, action, target)
+             SELECT tenant_id, posthorn_uuid_at(now() - interval '401 days'), 'posthorn', action, target FROM audit_log LIMIT 1",
+        )
+        .await;
+    assert_eq!(audit::expire(&node.database).await.unwrap(), 1);
+    assert_eq!(scene.rows.number(entries).await, before);
+}
+
 /// INV-9: a pooled connection does not carry one tenant's role into the next transaction.
 #[tokio::test]
 async fn engine_walls_stand_again_when_a_connection_is_used_by_the_next_tenant() {
@@ -226,7 +291,7 @@ async fn engine_walls_pin_the_isolation_that_statements_rely_on() {
                                             current_database(), 'serializable'); END $$";
     scene.rows.run(strict).await;
     let database = scene.database.pools(1, 1);
-    let scope = TenantScope::new_authenticated(scene.tenant);
+    let scope = TenantScope::new_authenticated(scene.tenant, Actor::COMMAND_LINE);
     let mut tx = database.tenant_tx(&scope).await.unwrap();
     let level: String = sqlx::query_scalar("SHOW transaction_isolation")
         .fetch_one(&mut *tx)

@@ -9,6 +9,7 @@ use posthorn_domain::limits;
 use posthorn_domain::scope::Scope;
 use posthorn_store::configure::{self, NewKey, Revoked};
 use posthorn_store::entropy::Entropy;
+use posthorn_store::scope::Actor;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 
@@ -73,7 +74,7 @@ pub(super) async fn run(common: &CommonFlags, verb: Verb) -> anyhow::Result<()> 
         }
         Verb::Revoke { id, database } => {
             let revoked = session::with(common, &database, async |session| {
-                Ok(configure::revoke_key(&session.database, id).await?)
+                Ok(configure::revoke_key(&session.database, id, Actor::COMMAND_LINE).await?)
             });
             let said = match revoked.await? {
                 Revoked::Now(_) => "revoked",
@@ -111,7 +112,7 @@ async fn create(
         },
         expires_at: None,
     };
-    configure::create_key(&session.database, &key).await?;
+    configure::create_key(&session.database, &key, Actor::COMMAND_LINE).await?;
     Ok((key.id, text))
 }
 

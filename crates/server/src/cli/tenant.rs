@@ -6,6 +6,7 @@ use posthorn_domain::id::TenantId;
 use posthorn_domain::limits;
 use posthorn_store::configure::{self, NewTenant};
 use posthorn_store::entropy::Entropy;
+use posthorn_store::scope::Actor;
 use serde_json::json;
 
 use super::{CommonFlags, DatabaseFlags, session};
@@ -51,6 +52,7 @@ pub(super) async fn run(common: &CommonFlags, verb: Verb) -> anyhow::Result<()> 
                 name,
                 environment,
             },
+            Actor::COMMAND_LINE,
         )
         .await?;
         Ok(id)

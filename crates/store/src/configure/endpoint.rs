@@ -4,9 +4,11 @@ mod merge;
 mod rotate;
 mod sealed;
 mod secrets;
+mod shown;
 mod write;
 
 pub use merge::{Changes, CompatChanges, EndpointPatch, HeaderChanges, Patch, RateChanges};
+use posthorn_domain::audit::Action;
 use posthorn_domain::body::BodyForm;
 use posthorn_domain::compat::Compat;
 use posthorn_domain::endpoint::{EndpointState, KeepResponses, SigningScheme};
@@ -24,8 +26,10 @@ pub use rotate::{Rotated, Rotation, rotate_secret};
 pub use secrets::{OpenedSecret, OpenedSecrets, Sealer, endpoint_secrets};
 
 use self::sealed::SealedParts;
+use self::shown::shown;
 use self::write::{Written, count, insert, insert_version, update};
 use super::{ConfigureError, raise};
+use crate::audit::{self, Entry, Fields};
 use crate::database::Database;
 use crate::health;
 use crate::read::{Endpoint, EndpointHealth, EndpointRef, add_health, endpoint_for_update};
@@ -123,11 +127,16 @@ pub async fn create_endpoint(
     for secret in &secrets {
         secrets::insert(&mut tx, scope, id, secret, sealer).await?;
     }
+    let endpoint = row.told()?;
+    let entry = Entry {
+        action: Action::EndpointCreated,
+        target: id.to_string(),
+        before: Fields::new(),
+        after: shown(&endpoint, &sealed)?,
+    };
+    audit::write(&mut tx, scope.tenant(), scope.actor(), entry).await?;
     tx.commit().await?;
-    Ok(Created {
-        endpoint: row.told()?,
-        secrets,
-    })
+    Ok(Created { endpoint, secrets })
 }
 
 /// Changes an endpoint by merging `patch` into it. An empty patch changes nothing.
@@ -148,6 +157,7 @@ pub async fn patch_endpoint(
         .ok_or(ConfigureError::NotFound)?;
     let sealed = SealedParts::of(&row);
     let mut before = row.told()?;
+    let was_shown = shown(&before, &sealed)?;
     if patch.is_empty() {
         add_health(&mut tx, scope, std::slice::from_mut(&mut before)).await?;
         return Ok(Patched {
@@ -156,6 +166,7 @@ pub async fn patch_endpoint(
         });
     }
     let id = before.id;
+    let named = patch.secret_fields();
     let (sealed, names) = sealed.patched(&patch, &before, scope, sealer)?;
     let schemes = before.signing_schemes.clone();
     let (was, led_to) = (before.state, before.url.clone());
@@ -187,6 +198,14 @@ pub async fn patch_endpoint(
         secrets::insert(&mut tx, scope, id, secret, sealer).await?;
     }
     let mut endpoint = row.told()?;
+    let (was, is) = audit::difference(was_shown, shown(&endpoint, &sealed)?, &named);
+    let entry = Entry {
+        action: Action::EndpointUpdated,
+        target: id.to_string(),
+        before: was,
+        after: is,
+    };
+    audit::write(&mut tx, scope.tenant(), scope.actor(), entry).await?;
     add_health(&mut tx, scope, std::slice::from_mut(&mut endpoint)).await?;
     tx.commit().await?;
     Ok(Patched { endpoint, secrets })
@@ -218,6 +237,15 @@ pub async fn delete_endpoint(
     if hit.rows_affected() == 0 {
         return Err(ConfigureError::NotFound);
     }
+    let sealed = SealedParts::of(&row);
+    let endpoint = row.told()?;
+    let entry = Entry {
+        action: Action::EndpointDeleted,
+        target: endpoint.id.to_string(),
+        before: shown(&endpoint, &sealed)?,
+        after: Fields::new(),
+    };
+    audit::write(&mut tx, scope.tenant(), scope.actor(), entry).await?;
     tx.commit().await?;
     Ok(())
 }

@@ -2,12 +2,15 @@
 
 use chrono::{DateTime, Utc};
 use posthorn_domain::api_key::KeyHash;
+use posthorn_domain::audit::Action;
 use posthorn_domain::id::{KeyId, TenantId};
 use posthorn_domain::scope::Scope;
 
 use super::{ConfigureError, raise};
+use crate::audit::{self, Entry, Fields};
 use crate::database::Database;
 use crate::read::DatabaseError;
+use crate::scope::Actor;
 
 /// A key to be made.
 #[derive(Clone, Debug)]
@@ -60,11 +63,15 @@ pub enum Revoked {
     Unknown,
 }
 
-/// Makes a key. Answers the version of the configuration that has it.
+/// Makes a key, on behalf of `actor`. Answers the version of the configuration that has it.
 ///
 /// # Errors
 /// [`ConfigureError::NotFound`] when there is no such tenant; else when the database does not answer.
-pub async fn create_key(database: &Database, new: &NewKey) -> Result<i64, ConfigureError> {
+pub async fn create_key(
+    database: &Database,
+    new: &NewKey,
+    actor: Actor,
+) -> Result<i64, ConfigureError> {
     let scopes: Vec<String> = new
         .scopes
         .iter()
@@ -87,16 +94,35 @@ pub async fn create_key(database: &Database, new: &NewKey) -> Result<i64, Config
     if made.rows_affected() == 0 {
         return Err(ConfigureError::NotFound);
     }
+    let entry = Entry {
+        action: Action::ApiKeyCreated,
+        target: new.id.to_string(),
+        before: Fields::new(),
+        after: audit::fields([
+            ("name", new.name.as_str().into()),
+            ("prefix", new.prefix.as_str().into()),
+            ("scopes", scopes.into()),
+            (
+                "expires_at",
+                new.expires_at.map(|end| end.to_rfc3339()).into(),
+            ),
+        ]),
+    };
+    audit::write(&mut tx, new.tenant, actor, entry).await?;
     let seq = raise(&mut tx, new.tenant).await?;
     tx.commit().await?;
     Ok(seq)
 }
 
-/// Revokes a key, for ever. Every node refuses it within a second.
+/// Revokes a key, for ever, on behalf of `actor`. Every node refuses it within a second.
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn revoke_key(database: &Database, id: KeyId) -> Result<Revoked, ConfigureError> {
+pub async fn revoke_key(
+    database: &Database,
+    id: KeyId,
+    actor: Actor,
+) -> Result<Revoked, ConfigureError> {
     let mut tx = database.system_tx().await?;
     let key = sqlx::query!(
         "SELECT tenant_id, revoked_at FROM api_keys WHERE id = $1 FOR UPDATE",
@@ -117,7 +143,15 @@ pub async fn revoke_key(database: &Database, id: KeyId) -> Result<Revoked, Confi
     )
     .execute(&mut *tx)
     .await?;
-    let seq = raise(&mut tx, TenantId::from_uuid(key.tenant_id)).await?;
+    let tenant = TenantId::from_uuid(key.tenant_id);
+    let entry = Entry {
+        action: Action::ApiKeyRevoked,
+        target: id.to_string(),
+        before: Fields::new(),
+        after: Fields::new(),
+    };
+    audit::write(&mut tx, tenant, actor, entry).await?;
+    let seq = raise(&mut tx, tenant).await?;
     tx.commit().await?;
     Ok(Revoked::Now(seq))
 }

@@ -2,11 +2,14 @@
 
 use chrono::{DateTime, Utc};
 use posthorn_domain::api_key::Environment;
+use posthorn_domain::audit::Action;
 use posthorn_domain::id::TenantId;
 
 use super::{ConfigureError, raise};
+use crate::audit::{self, Entry, Fields};
 use crate::database::Database;
 use crate::read::DatabaseError;
+use crate::scope::Actor;
 
 /// A tenant to be made.
 #[derive(Clone, Debug)]
@@ -32,11 +35,15 @@ pub struct Tenant {
     pub created_at: DateTime<Utc>,
 }
 
-/// Makes a tenant. Answers the version of the configuration that has it.
+/// Makes a tenant, on behalf of `actor`. Answers the version of the configuration that has it.
 ///
 /// # Errors
 /// When the database does not answer, or the name has no 1 to 100 characters.
-pub async fn create_tenant(database: &Database, new: &NewTenant) -> Result<i64, ConfigureError> {
+pub async fn create_tenant(
+    database: &Database,
+    new: &NewTenant,
+    actor: Actor,
+) -> Result<i64, ConfigureError> {
     let mut tx = database.system_tx().await?;
     sqlx::query!(
         "INSERT INTO tenants (id, name, environment) VALUES ($1, $2, $3)",
@@ -46,6 +53,16 @@ pub async fn create_tenant(database: &Database, new: &NewTenant) -> Result<i64, 
     )
     .execute(&mut *tx)
     .await?;
+    let entry = Entry {
+        action: Action::TenantCreated,
+        target: new.id.to_string(),
+        before: Fields::new(),
+        after: audit::fields([
+            ("name", new.name.as_str().into()),
+            ("environment", new.environment.as_str().into()),
+        ]),
+    };
+    audit::write(&mut tx, new.id, actor, entry).await?;
     let seq = raise(&mut tx, new.id).await?;
     tx.commit().await?;
     Ok(seq)

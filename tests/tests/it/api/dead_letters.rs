@@ -20,7 +20,7 @@ pub(super) const LAY_ALL: &str = "
     FROM laid JOIN endpoints ep ON ep.tenant_id = laid.tenant_id AND ep.id = laid.endpoint_id";
 
 /// The only dead letter of a program with an endpoint `one`.
-async fn dead_letter(program: &Program<'_>) -> String {
+pub(super) async fn dead_letter(program: &Program<'_>) -> String {
     program
         .endpoint(json!({ "uid": "one", "max_age_s": 600 }))
         .await;

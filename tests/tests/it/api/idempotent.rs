@@ -11,7 +11,7 @@ use posthorn_store::clock::Clock;
 use posthorn_store::configure::Sealer;
 use posthorn_store::entropy::Entropy;
 use posthorn_store::idempotent::{Claimed, KeyedRequest, claim};
-use posthorn_store::scope::TenantScope;
+use posthorn_store::scope::{Actor, TenantScope};
 use posthorn_tests::tenants::ring;
 use posthorn_worker::Expiry;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ impl Program<'_> {
     /// A request with the key `k`, as the layer sees it.
     fn request_k(&self, route: &str, body: &str) -> KeyedRequest {
         KeyedRequest {
-            scope: TenantScope::new_authenticated(self.tenant),
+            scope: TenantScope::new_authenticated(self.tenant, Actor::COMMAND_LINE),
             route: route.to_owned(),
             key: IdempotencyKey::parse(b"k").unwrap(),
             body_hash: BodyHash::of(body.as_bytes()),

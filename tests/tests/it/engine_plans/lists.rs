@@ -44,7 +44,7 @@ impl Seeded {
     }
 
     fn scope(&self) -> TenantScope {
-        TenantScope::new_authenticated(self.key.tenant)
+        TenantScope::new_authenticated(self.key.tenant, Actor::COMMAND_LINE)
     }
 
     /// Asserts that `page` fetches no more than its rows need, in both orders, from the beginning and from the middle.

@@ -166,6 +166,13 @@ pub(super) fn default_max_age_s(policy: &RetryPolicy) -> u32 {
 }
 
 impl EndpointPatch {
+    /// The fields with secrets that it touches: whether they differ cannot be told by what is shown of them.
+    pub(super) fn secret_fields(&self) -> Vec<&'static str> {
+        let headers = self.headers.is_some().then_some("headers");
+        let compat = (!matches!(self.compat, Patch::Keep)).then_some("signing");
+        headers.into_iter().chain(compat).collect()
+    }
+
     /// Whether it changes nothing.
     pub(super) fn is_empty(&self) -> bool {
         self.uid == Patch::Keep

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use posthorn_domain::audit::Action;
 use posthorn_domain::endpoint::SigningScheme;
 use posthorn_domain::id::EndpointId;
 use posthorn_domain::limits;
@@ -12,6 +13,7 @@ use posthorn_domain::secret::SigningSecret;
 use sqlx::{Postgres, Transaction};
 
 use super::secrets::{self, OpenedSecret, Sealer};
+use crate::audit::{self, Entry, Fields};
 use crate::configure::{ConfigureError, raise};
 use crate::database::{Database, DatabaseError};
 use crate::read::{EndpointRef, endpoint_for_update};
@@ -68,6 +70,17 @@ pub async fn rotate_secret(
         return Err(ConfigureError::TooManyOldSecrets);
     }
     let created_at = secrets::insert(&mut tx, scope, endpoint.id, &secret, sealer).await?;
+    let entry = Entry {
+        action: Action::EndpointSecretRotated,
+        target: endpoint.id.to_string(),
+        before: Fields::new(),
+        after: audit::fields([
+            ("scheme", scheme.as_str().into()),
+            ("sealed_with", sealer.ring.ids().next().into()),
+            ("overlap_s", rotation.overlap.as_secs().into()),
+        ]),
+    };
+    audit::write(&mut tx, scope.tenant(), scope.actor(), entry).await?;
     raise(&mut tx, scope.tenant()).await?;
     tx.commit().await?;
     Ok(Rotated {

@@ -1,6 +1,7 @@
 //! Sealing: signing secrets and header values, bound to their tenant and object.
 
 use chrono::{DateTime, Utc};
+use posthorn_domain::audit::Action;
 use posthorn_domain::compat::{Compat, CompatForm, CompatSecret};
 use posthorn_domain::endpoint::SigningScheme;
 use posthorn_domain::header::CustomHeaders;
@@ -11,6 +12,7 @@ use secrecy::ExposeSecret as _;
 use sqlx::{Postgres, Transaction};
 
 use super::ConfigureError;
+use crate::audit::{self, Entry, Fields};
 use crate::clock::Clock;
 use crate::configuration::{associated_data, compat_data};
 use crate::database::{self, Database};
@@ -134,7 +136,7 @@ pub struct OpenedSecrets {
     pub compat: Option<Compat>,
 }
 
-/// The secrets that sign for an endpoint.
+/// The secrets that sign for an endpoint. Nobody is shown them before it is on record who asked.
 ///
 /// # Errors
 /// When there is no such endpoint, a secret cannot be opened, or the database does not answer.
@@ -150,6 +152,13 @@ pub async fn endpoint_secrets(
         .ok_or(ConfigureError::NotFound)?;
     let id = EndpointId::from_uuid(row.id);
     let secrets = opened(&mut tx, scope, id, ring).await?;
+    let entry = Entry {
+        action: Action::EndpointSecretsRead,
+        target: id.to_string(),
+        before: Fields::new(),
+        after: Fields::new(),
+    };
+    audit::write(&mut tx, scope.tenant(), scope.actor(), entry).await?;
     tx.commit().await?;
     let sealed = row.compat_key_id.take().zip(row.compat_sealed.take());
     let form = row.told()?.compat;
