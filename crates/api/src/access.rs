@@ -274,6 +274,7 @@ impl Operation {
     #[must_use]
     pub(crate) fn all_problems(&self) -> Vec<Problem> {
         let mut all = vec![
+            Problem::TransferEncodingUnsupported,
             Problem::Unauthenticated,
             Problem::TenantForbidden,
             Problem::ScopeMissing,

@@ -14,6 +14,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::body;
 use crate::problem::{Failure, Fault, Problem};
 use crate::refusals::Telling;
 use crate::state::ApiState;
@@ -30,10 +31,10 @@ pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
     "type": "/docs/problems/field_unknown",
     "title": "A field is unknown",
     "status": 422,
-    "detail": "unknown field `urll`",
+    "detail": "/urll is not a field that is known here",
     "code": "field_unknown",
     "request_id": "0f9d4b6a1c2e3f405162738495a6b7c8",
-    "errors": [{"pointer": "/urll", "code": "field_unknown", "detail": "unknown field `urll`"}]
+    "errors": [{"pointer": "/urll", "code": "field_unknown", "detail": "/urll is not a field that is known here"}]
 }))]
 pub(crate) struct ProblemBody {
     /// Where the kind of problem is described.
@@ -45,7 +46,9 @@ pub(crate) struct ProblemBody {
     /// The status of the answer.
     #[schema(minimum = 400, maximum = 599)]
     status: u16,
-    /// This occurrence in words; null where the title says it all.
+    /// This occurrence in words; absent where the title, or `errors`, says it all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     detail: Option<String>,
     /// The stable name of the kind of problem. New ones may come.
     code: &'static str,
@@ -95,7 +98,10 @@ pub(crate) async fn concluded<A: Future<Output = Response>>(
     let options = request.method() == Method::OPTIONS;
     // The pages of the reference are served whatever is away.
     let of_the_api = request.uri().path().starts_with("/v1/");
-    let response = answering(request).await;
+    let response = match body::refuse_framing(request.headers()) {
+        Ok(()) => answering(request).await,
+        Err(failure) => failure.into_response(),
+    };
     let mut response = match refusal(&response) {
         Some(failure) if options && failure.problem == Problem::MethodNotAllowed => {
             options_answer(&response)
@@ -164,7 +170,7 @@ fn options_answer(refused: &Response) -> Response {
 
 fn refuse(failure: &Failure, refused: &Response, id: &str) -> Response {
     let problem = failure.problem;
-    let mut response = Response::new(Body::from(body(failure, id)));
+    let mut response = Response::new(Body::from(text(failure, id)));
     *response.status_mut() = problem.status();
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
@@ -181,7 +187,7 @@ fn refuse(failure: &Failure, refused: &Response, id: &str) -> Response {
     response
 }
 
-fn body(failure: &Failure, id: &str) -> Vec<u8> {
+fn text(failure: &Failure, id: &str) -> Vec<u8> {
     let problem = failure.problem;
     let detail = if problem.status().is_server_error() {
         None

@@ -1,29 +1,39 @@
 //! Request bodies: bounded before they are buffered, read whole, and understood strictly.
 //!
 //! A body is refused by its headers where it can be (encoding, type, announced length), and cut at the limit
-//! where it cannot. Faults are told by JSON pointers: the tree is never built only to find them.
+//! where it cannot. Faults are told by JSON pointers, all at once and without the values (see [`crate::shape`]): the tree is
+//! never built only to find them.
+
+use std::borrow::Cow;
 
 use axum::body::Body;
 use axum::extract::{FromRequest, Request};
 use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, TRANSFER_ENCODING};
 use http::{HeaderMap, Method};
 use http_body_util::BodyExt as _;
 use posthorn_domain::content_type::{ContentType, ContentTypeError};
 use posthorn_domain::limits;
 use serde::Deserialize;
+use serde::de::value::MapDeserializer;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::Value;
+use serde_json::value::RawValue;
 use serde_path_to_error::{Path, Segment};
+use utoipa::ToSchema;
 
+use crate::faults::Faults;
 use crate::idempotent::IDEMPOTENCY_KEY;
+use crate::openapi::document;
 use crate::problem::{Failure, Problem};
+use crate::shape;
 use crate::state::ApiState;
 
-/// A JSON body of an operation that configures something.
+/// A JSON body of an operation that configures something, and what is wrong with it so far: the handler adds what it finds.
 #[derive(Debug)]
-pub(crate) struct Json<T>(pub T);
+pub(crate) struct Json<T>(pub T, pub Faults);
 
-impl<T: DeserializeOwned> FromRequest<ApiState> for Json<T> {
+impl<T: DeserializeOwned + ToSchema> FromRequest<ApiState> for Json<T> {
     type Rejection = Failure;
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, Failure> {
@@ -34,7 +44,7 @@ impl<T: DeserializeOwned> FromRequest<ApiState> for Json<T> {
             Problem::BodyTooLarge,
         )
         .await?;
-        parse(&bytes).map(Self)
+        parse(&bytes).map(|(value, faults)| Self(value, faults))
     }
 }
 
@@ -43,7 +53,7 @@ impl<T: DeserializeOwned> FromRequest<ApiState> for Json<T> {
 pub(crate) struct NoBody;
 
 /// An object without fields.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
@@ -51,16 +61,17 @@ impl FromRequest<ApiState> for NoBody {
     type Rejection = Failure;
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, Failure> {
-        let JsonOrNothing(Nothing {}) = JsonOrNothing::from_request(request, state).await?;
+        let JsonOrNothing(Nothing {}, faults) = JsonOrNothing::from_request(request, state).await?;
+        faults.finish()?;
         Ok(Self)
     }
 }
 
-/// A JSON body that may be left out: then everything has its default.
+/// As [`Json`], of a body that may be left out: then everything has its default.
 #[derive(Debug)]
-pub(crate) struct JsonOrNothing<T>(pub T);
+pub(crate) struct JsonOrNothing<T>(pub T, pub Faults);
 
-impl<T: DeserializeOwned + Default> FromRequest<ApiState> for JsonOrNothing<T> {
+impl<T: DeserializeOwned + Default + ToSchema> FromRequest<ApiState> for JsonOrNothing<T> {
     type Rejection = Failure;
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, Failure> {
@@ -76,12 +87,12 @@ impl<T: DeserializeOwned + Default> FromRequest<ApiState> for JsonOrNothing<T> {
         )
         .await?;
         if bytes.is_empty() {
-            return Ok(Self(T::default()));
+            return Ok(Self(T::default(), Faults::default()));
         }
         if !typed || !is_json(&parts.headers, &parts.method) {
             return Err(Failure::content_type_unsupported(&parts.method));
         }
-        parse(&bytes).map(Self)
+        parse(&bytes).map(|(value, faults)| Self(value, faults))
     }
 }
 
@@ -127,34 +138,71 @@ pub(crate) async fn read_payload(
     Ok((content_type, bytes))
 }
 
-/// Understands a JSON text.
+/// Understands a JSON text. Where fields of it are not what is wanted, their faults come with what can be understood without
+/// them, so that the handler can tell its own faults beside these. Whoever goes on in spite of them is wrong.
 ///
 /// # Errors
-/// 400 where it is not JSON; 422 with a pointer where it is, but not what is wanted.
-pub(crate) fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Failure> {
+/// 400 where it is not JSON; 422 with a pointer where it is, and there is nothing to go on with.
+pub(crate) fn parse<'a, T: Deserialize<'a> + ToSchema>(
+    bytes: &'a [u8],
+) -> Result<(T, Faults), Failure> {
     // An array would be taken for an object's fields in their order, which nobody may rely on.
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
-    let object = first == Some(&b'{');
-    // The plain pass is the fast one; only a text that fails is read again for the place of its fault.
-    if object && let Ok(value) = serde_json::from_slice(bytes) {
-        return Ok(value);
+    // The plain pass is the fast one; only a text that fails is read again for its faults.
+    if first == Some(&b'{')
+        && let Ok(value) = serde_json::from_slice(bytes)
+    {
+        return Ok((value, Faults::default()));
     }
     well_formed(bytes)?;
-    if !object {
-        let error = <serde_json::Error as serde::de::Error>::custom("expected an object");
-        return Err(fault(String::new(), &error));
+    let raw: &RawValue = serde_json::from_slice(bytes).map_err(|error| malformed(&error))?;
+    let schema = serde_json::to_value(T::schema()).map_err(Failure::internal)?;
+    let mut faults = Faults::default();
+    if shape::check(document(), &schema, raw, &mut faults).is_err() || faults.is_empty() {
+        return Err(not_taken::<T>(bytes));
     }
+    match without_faulty(raw, &schema, &mut faults) {
+        Some(value) => Ok((value, faults)),
+        None => Err(faults.into()),
+    }
+}
+
+/// What an object says beside its faulty fields. Where one of them is needed something stands in for it, of which no fault
+/// is told.
+fn without_faulty<'a, T: Deserialize<'a>>(
+    raw: &'a RawValue,
+    schema: &Value,
+    faults: &mut Faults,
+) -> Option<T> {
+    let members = shape::members(raw).ok()?;
+    faults.leave_out();
+    let kept = members
+        .into_iter()
+        .filter(|(name, _)| !faults.is_left_out(&escape(name)));
+    let needed = schema.get("required").and_then(Value::as_array);
+    let stand_ins = needed
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .filter(|name| faults.is_left_out(&escape(name)))
+        .filter_map(|name| {
+            // What is needed is a text, or any value.
+            let text = serde_json::from_str::<&RawValue>("\"\"").ok()?;
+            Some((Cow::Owned(name.to_owned()), text))
+        });
+    T::deserialize(MapDeserializer::new(kept.chain(stand_ins))).ok()
+}
+
+/// A body that is not taken though it has the shape that is described. The reader's own words are not told: they may repeat
+/// the value.
+fn not_taken<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Failure {
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    match serde_path_to_error::deserialize(&mut deserializer) {
-        Ok(value) => Ok(value),
-        Err(error) => {
-            let pointer = pointer(error.path());
-            let error = error.into_inner();
-            Err(if error.is_data() {
-                fault(pointer, &error)
-            } else {
-                malformed(&error)
-            })
+    match serde_path_to_error::deserialize::<_, T>(&mut deserializer) {
+        Err(error) if !error.inner().is_data() => malformed(error.inner()),
+        read => {
+            let pointer = read.err().map(|error| pointer(error.path()));
+            let detail = "this cannot be taken here; the reference says what can";
+            Failure::field(pointer.unwrap_or_default(), Problem::FieldInvalid, detail)
         }
     }
 }
@@ -174,42 +222,6 @@ fn malformed(error: &serde_json::Error) -> Failure {
     Failure::with_detail(Problem::MalformedJson, error.to_string())
 }
 
-/// Tells the kinds of faults apart by serde's own words, which are part of its trait's contract.
-fn fault(pointer: String, error: &serde_json::Error) -> Failure {
-    let text = error.to_string();
-    let detail = text
-        .rsplit_once(" at line ")
-        .map_or(text.as_str(), |(words, _)| words);
-    let named = detail.split('`').nth(1).unwrap_or_default();
-    if detail.starts_with("missing field") {
-        return Failure::field(
-            format!("{pointer}/{}", escape(named)),
-            Problem::FieldMissing,
-            detail,
-        );
-    }
-    if detail.starts_with("unknown field") {
-        let detail = detail
-            .split_once(", expected")
-            .map_or(detail, |(words, _)| words);
-        return Failure::field(ending_with(pointer, named), Problem::FieldUnknown, detail);
-    }
-    if detail.starts_with("duplicate field") {
-        return Failure::field(ending_with(pointer, named), Problem::FieldDuplicate, detail);
-    }
-    Failure::field(pointer, Problem::FieldInvalid, detail)
-}
-
-/// A fault of a key may be told with the key's path or with its object's.
-fn ending_with(pointer: String, name: &str) -> String {
-    let last = format!("/{}", escape(name));
-    if pointer.ends_with(&last) {
-        pointer
-    } else {
-        pointer + &last
-    }
-}
-
 fn pointer(path: &Path) -> String {
     let mut pointer = String::new();
     for segment in path {
@@ -225,6 +237,25 @@ fn pointer(path: &Path) -> String {
 /// A name as part of a JSON pointer (RFC 6901, section 3).
 pub(crate) fn escape(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
+}
+
+/// Refuses a body whose coding of transfer is not `chunked`, once and alone (RFC 9112, section 6.1): the server beneath would
+/// take off the last one and pass on what the others have made of the body.
+pub(crate) fn refuse_framing(headers: &HeaderMap) -> Result<(), Failure> {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let plain = match (codings.next(), codings.next()) {
+        (None, _) => true,
+        (Some(one), None) => one.as_bytes().eq_ignore_ascii_case(b"chunked"),
+        (Some(_), Some(_)) => false,
+    };
+    if plain {
+        Ok(())
+    } else {
+        Err(Failure::with_detail(
+            Problem::TransferEncodingUnsupported,
+            "send the body with Content-Length, or with `Transfer-Encoding: chunked` and no other coding",
+        ))
+    }
 }
 
 /// Refuses what a header asks for and we do not do, rather than ignore it.
@@ -344,110 +375,4 @@ async fn take(
 }
 
 #[cfg(test)]
-mod tests {
-    use http::HeaderValue;
-
-    use super::*;
-
-    #[derive(Debug, Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Outer {
-        #[expect(dead_code, reason = "read by serde alone")]
-        inner: Inner,
-    }
-
-    #[derive(Debug, Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Inner {
-        #[expect(dead_code, reason = "read by serde alone")]
-        numbers: Vec<u8>,
-    }
-
-    fn refusal(text: &str) -> (Problem, String) {
-        let failure = parse::<Outer>(text.as_bytes()).unwrap_err();
-        let pointer = failure
-            .faults
-            .first()
-            .map(|fault| fault.pointer.clone())
-            .unwrap_or_default();
-        (failure.problem, pointer)
-    }
-
-    #[test]
-    fn an_unknown_field_is_named_by_its_pointer() {
-        assert_eq!(
-            refusal(r#"{"inner":{"numbers":[],"a/b":1}}"#),
-            (Problem::FieldUnknown, "/inner/a~1b".into())
-        );
-    }
-
-    #[test]
-    fn a_missing_field_is_named_by_its_pointer() {
-        assert_eq!(
-            refusal(r#"{"inner":{}}"#),
-            (Problem::FieldMissing, "/inner/numbers".into())
-        );
-    }
-
-    #[test]
-    fn a_field_that_stands_twice_is_refused() {
-        let text = r#"{"inner":{"numbers":[],"numbers":[]}}"#;
-        assert_eq!(
-            refusal(text),
-            (Problem::FieldDuplicate, "/inner/numbers".into())
-        );
-    }
-
-    #[test]
-    fn a_wrong_type_is_named_down_to_the_element() {
-        assert_eq!(
-            refusal(r#"{"inner":{"numbers":[1,"2"]}}"#),
-            (Problem::FieldInvalid, "/inner/numbers/1".into())
-        );
-    }
-
-    #[test]
-    fn what_is_not_json_is_malformed() {
-        for text in [
-            "",
-            "{",
-            "{,}",
-            r#"{"inner":{"numbers":[1,]}}"#,
-            "\u{feff}{}",
-            "{\"inner\":{\"numbers\":[]}} {}",
-        ] {
-            assert_eq!(refusal(text).0, Problem::MalformedJson, "{text}");
-        }
-    }
-
-    #[test]
-    fn latin_1_is_malformed() {
-        let failure = parse::<String>(b"\"caf\xe9\"").unwrap_err();
-        assert_eq!(failure.problem, Problem::MalformedJson);
-    }
-
-    #[test]
-    fn only_json_in_utf_8_is_json() {
-        let told = |value: &'static str, method| {
-            let mut headers = HeaderMap::new();
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static(value));
-            is_json(&headers, &method)
-        };
-        assert!(told("application/json", Method::POST));
-        assert!(told("Application/JSON; Charset=\"UTF-8\"", Method::POST));
-        assert!(told("application/merge-patch+json", Method::PATCH));
-        assert!(!told("application/merge-patch+json", Method::POST));
-        assert!(!told("application/json; charset=latin1", Method::POST));
-        assert!(!told("text/plain", Method::POST));
-        assert!(!is_json(&HeaderMap::new(), &Method::POST));
-    }
-
-    #[test]
-    fn two_types_are_none() {
-        let mut headers = HeaderMap::new();
-        for _ in 0..2 {
-            headers.append(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        }
-        assert!(!is_json(&headers, &Method::POST));
-    }
-}
+mod tests;

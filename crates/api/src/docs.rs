@@ -57,7 +57,7 @@ async fn openapi() -> Response {
 async fn reference_page(State(state): State<ApiState>) -> Response {
     static PAGE: OnceLock<String> = OnceLock::new();
     page(
-        PAGE.get_or_init(|| reference::render(&document(), state.public_url()))
+        PAGE.get_or_init(|| reference::render(document(), state.public_url()))
             .clone(),
     )
 }

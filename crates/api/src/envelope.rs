@@ -73,12 +73,11 @@ pub(crate) fn read(
     key: Option<IdempotencyKey>,
     body: &Bytes,
 ) -> Result<NewEvent, Failure> {
-    let envelope: Envelope<'_> = parse(body)?;
+    let (envelope, mut faults): (Envelope<'_>, Faults) = parse(body)?;
     let payload = envelope.payload.get().as_bytes();
     if payload.len() > limits::PAYLOAD_BYTES {
         return Err(Failure::new(Problem::PayloadTooLarge));
     }
-    let mut faults = Faults::default();
     check_json(payload, "/payload", &mut faults)?;
     let event_type = faults.keep(
         "/type",

@@ -1,22 +1,48 @@
 //! Gathering what is wrong with a body, so that a caller learns of all of it at once.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
+
+use posthorn_domain::limits;
 
 use crate::problem::{Failure, Fault, Problem};
 
 /// Faults found so far.
 #[derive(Debug, Default)]
-pub(crate) struct Faults(Vec<Fault>);
+pub(crate) struct Faults {
+    told: Vec<Fault>,
+    /// Fields of the body that something else stands in for.
+    left_out: BTreeSet<String>,
+}
 
 impl Faults {
-    /// Notes a fault.
+    /// Notes a fault. Of more than [`limits::FAULTS_TOLD`] the first are told: an answer is not as large as whatever it
+    /// refuses (INV-11).
     pub(crate) fn add(
         &mut self,
         pointer: impl Into<String>,
         problem: Problem,
         detail: impl Into<String>,
     ) {
-        self.0.push(Fault::new(pointer, problem, detail));
+        let fault = Fault::new(pointer, problem, detail);
+        if self.told.len() < limits::FAULTS_TOLD && !self.is_left_out(field(&fault.pointer)) {
+            self.told.push(fault);
+        }
+    }
+
+    /// Leaves out the fields of the body that are faulty so far: what is found from now on in what stands in for them is not
+    /// the caller's fault, and not noted.
+    pub(crate) fn leave_out(&mut self) {
+        let fields = self
+            .told
+            .iter()
+            .map(|fault| field(&fault.pointer).to_owned());
+        self.left_out = fields.collect();
+    }
+
+    /// Whether this field of the body, as it stands in a pointer, was left out for its faults.
+    pub(crate) fn is_left_out(&self, field: &str) -> bool {
+        self.left_out.contains(field)
     }
 
     /// The value, or nothing and a fault.
@@ -33,7 +59,7 @@ impl Faults {
 
     /// Whether there are none.
     pub(crate) const fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.told.is_empty()
     }
 
     /// Nothing, or all faults as one failure.
@@ -51,6 +77,11 @@ impl Faults {
 
 impl From<Faults> for Failure {
     fn from(faults: Faults) -> Self {
-        Self::faults(faults.0)
+        Self::faults(faults.told)
     }
+}
+
+/// The field of the body that a pointer leads to or into.
+fn field(pointer: &str) -> &str {
+    pointer.split('/').nth(1).unwrap_or_default()
 }

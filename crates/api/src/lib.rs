@@ -25,6 +25,7 @@ pub mod problem;
 mod query;
 mod refusals;
 mod routes;
+mod shape;
 mod state;
 mod submissions;
 mod wire;

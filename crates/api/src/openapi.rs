@@ -8,6 +8,9 @@ mod example;
 mod mend;
 pub(crate) mod words;
 
+use std::sync::OnceLock;
+
+use posthorn_domain::limits;
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 use utoipa::openapi::ServerBuilder;
@@ -44,13 +47,18 @@ struct Document;
 /// The document as the program serves it: pretty, and the same each time.
 #[must_use]
 pub fn openapi_json() -> String {
-    let mut text = serde_json::to_string_pretty(&document()).unwrap_or_default();
+    let mut text = serde_json::to_string_pretty(document()).unwrap_or_default();
     text.push('\n');
     text
 }
 
-/// The document as a tree.
-pub(crate) fn document() -> Value {
+/// The document as a tree, made once.
+pub(crate) fn document() -> &'static Value {
+    static DOCUMENT: OnceLock<Value> = OnceLock::new();
+    DOCUMENT.get_or_init(make)
+}
+
+fn make() -> Value {
     let (_, mut api) = utoipa_axum::router::OpenApiRouter::with_openapi(Document::openapi())
         .merge(crate::routes::router())
         .split_for_parts();
@@ -108,7 +116,7 @@ fn add_key(entry: &mut Map<String, Value>) {
         "required": false,
         "description": "Your key for this request, 1 to 255 printable ASCII characters, bare or in double quotes. Within 24 hours \
                         the same key with the same body gets the first answer, with another body 422. Failures are not remembered.",
-        "schema": { "type": "string", "minLength": 1 },
+        "schema": { "type": "string", "minLength": 1, "maxLength": limits::IDEMPOTENCY_KEY_CHARS },
     });
     let parameters = entry.entry("parameters").or_insert_with(|| json!([]));
     if let Some(parameters) = parameters.as_array_mut() {

@@ -60,6 +60,9 @@ problems! {
     MalformedJson = BAD_REQUEST, "malformed_json", "The body is not JSON";
     /// The body could not be read to its end, or its length did not match what was announced.
     BodyUnreadable = BAD_REQUEST, "body_unreadable", "The body could not be read";
+    /// The request names a Transfer-Encoding other than `chunked`. Send the body with a Content-Length, or in chunks and coded in no
+    /// other way.
+    TransferEncodingUnsupported = BAD_REQUEST, "transfer_encoding_unsupported", "The transfer encoding is not supported";
     /// There is no valid API key in the Authorization header. Send `Authorization: Bearer ph_…` with a key
     /// that is neither revoked nor expired. The answer is the same whatever is wrong with the key.
     Unauthenticated = UNAUTHORIZED, "unauthenticated", "A valid API key is needed";

@@ -15,6 +15,8 @@ pub const PAYLOAD_BYTES: usize = 1024 * 1024;
 pub const PAYLOAD_DEPTH: usize = 128;
 /// Bytes of the request that submits an event: the payload and its envelope.
 pub const SUBMIT_BODY_BYTES: usize = PAYLOAD_BYTES + 128 * 1024;
+/// Faults of a request that its refusal tells, the first ones: as many as an endpoint may have patterns.
+pub const FAULTS_TOLD: usize = 100;
 /// Bytes of any other request body.
 pub const REQUEST_BODY_BYTES: usize = 1024 * 1024;
 /// Bytes of a body over its limit that are still read, and thrown away, so that its sender sees the answer.

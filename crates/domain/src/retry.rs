@@ -75,6 +75,22 @@ impl Default for RetryPolicy {
     }
 }
 
+/// A policy as it was written, of which nobody knows yet whether it is within the bounds.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(transparent)]
+pub struct UncheckedPolicy(wire::RetryPolicy);
+
+impl UncheckedPolicy {
+    /// The policy, when it is within the bounds.
+    ///
+    /// # Errors
+    ///
+    /// [`RetryPolicyError`] names the bound that it breaks.
+    pub fn checked(self) -> Result<RetryPolicy, RetryPolicyError> {
+        self.0.try_into()
+    }
+}
+
 /// Which bound a policy breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RetryPolicyError {
@@ -307,7 +323,7 @@ fn check_jitter(jitter: Jitter) -> Result<(), RetryPolicyError> {
 mod wire {
     use super::{Jitter, Preset, RetryPolicyError};
 
-    #[derive(serde::Deserialize)]
+    #[derive(Debug, Clone, PartialEq, serde::Deserialize)]
     #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
     pub(super) enum RetryPolicy {
         Preset {

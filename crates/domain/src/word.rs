@@ -16,13 +16,13 @@ macro_rules! words {
     (
         $(#[$meta:meta])*
         $kind:literal $name:ident {
-            $( $(#[$variant_meta:meta])* $variant:ident = $word:literal, )+
+            $( $(#[doc = $meaning:literal])+ $variant:ident = $word:literal, )+
         }
     ) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum $name {
-            $( $(#[$variant_meta])* $variant, )+
+            $( $(#[doc = $meaning])+ $variant, )+
         }
 
         impl $name {
@@ -33,6 +33,12 @@ macro_rules! words {
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $( Self::$variant => $word, )+ }
+            }
+
+            /// What the word means: the text that documents it.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self { $( Self::$variant => concat!($($meaning),+).trim_ascii(), )+ }
             }
         }
 

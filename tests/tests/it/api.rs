@@ -13,6 +13,7 @@ mod objects;
 mod raw;
 mod refusals;
 mod secrets;
+mod shapes;
 mod signing;
 mod submissions;
 

@@ -233,6 +233,11 @@ async fn requests_are_bad(cage: &mut Cage) {
         json!({"url": "http://example.com/", "headers": {"x-auth": format!("{header}\n")}}),
         json!({"url": "http://example.com/", "headers": {"webhook-id": header}}),
         json!({"url": "http://example.com/", "headers": {"x-auth": [header]}}),
+        json!({"url": "http://example.com/", "secret": [secret]}),
+        json!({"url": "http://example.com/", "timeout_ms": secret}),
+        json!({"url": "http://example.com/", "signing": {"schemes": [secret], "compat": secret}}),
+        json!({"url": "http://example.com/", "signing": {"compat": {"kind": secret, "secret": [secret]}}}),
+        json!({"url": "http://example.com/", "retry_policy": {"kind": "fixed", "delay_ms": secret, "max_attempts": 1}}),
     ] {
         let answer = api.post("/v1/endpoints", endpoint.to_string()).await;
         cage.refused(answer);

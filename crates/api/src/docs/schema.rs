@@ -71,7 +71,9 @@ fn union(document: &Value, schema: &Value) -> String {
         format!(
             "<tr><td>{}</td><td>{mark}</td><td>{}</td></tr>",
             kind(member),
-            inline(text(target, "/description"))
+            [text(member, "/description"), text(target, "/description")]
+                .map(inline)
+                .join(" ")
         )
     };
     let rows: String = members.iter().map(row).collect();
@@ -123,7 +125,7 @@ pub(super) fn values(schema: &Value) -> String {
     all
 }
 
-/// The bounds of a schema in words: of the value, of its length, of its number of items.
+/// The bounds of a schema in words: of the value, of its length, of its number of items, and what a text looks like.
 fn bounds(schema: &Value) -> Vec<String> {
     let bound = |name: &str| schema.get(name).map(plain);
     let between = |least: &str, most: &str, of: &str| match (bound(least), bound(most)) {
@@ -136,6 +138,7 @@ fn bounds(schema: &Value) -> Vec<String> {
         between("minimum", "maximum", ""),
         between("minLength", "maxLength", " characters"),
         between("minItems", "maxItems", " items"),
+        bound("pattern").map(|pattern| format!("matching <code>{}</code>", escape(&pattern))),
     ]
     .into_iter()
     .flatten()
@@ -156,7 +159,7 @@ pub(super) fn kind(schema: &Value) -> String {
         .or_else(|| schema.get("oneOf"))
         .and_then(Value::as_array)
     {
-        return members.iter().map(kind).collect::<Vec<_>>().join(" or ");
+        return members.iter().map(values).collect::<Vec<_>>().join(" or ");
     }
     let words = schema
         .get("enum")
@@ -178,7 +181,7 @@ pub(super) fn kind(schema: &Value) -> String {
         .filter(|values| values.is_object())
     {
         let null = if is_nullable(schema) { " or null" } else { "" };
-        return format!("object of {}{null}", kind(values));
+        return format!("object of {}{null}", self::values(values));
     }
     let format = schema
         .get("format")

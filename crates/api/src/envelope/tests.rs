@@ -107,7 +107,7 @@ fn a_field_that_is_not_known_is_refused_and_named() {
         (Problem::FieldUnknown, "/application".into())
     );
     assert_eq!(
-        refused(r#"{"urll":{"a":1}}"#),
+        refused(r#"{"type":"a","payload":1,"urll":{"a":1}}"#),
         (Problem::FieldUnknown, "/urll".into())
     );
 }

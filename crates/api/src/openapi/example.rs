@@ -47,7 +47,8 @@ pub(super) fn sample(document: &Value, schema: &Value, name: &str) -> Value {
     plain(document, schema, name)
 }
 
-fn nullable(schema: &Value) -> bool {
+/// Whether a value of the schema may be null.
+pub(super) fn nullable(schema: &Value) -> bool {
     let null = Value::from("null");
     let listed = schema.get("type").and_then(Value::as_array);
     let joined = schema.get("anyOf").and_then(Value::as_array);

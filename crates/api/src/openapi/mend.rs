@@ -68,14 +68,22 @@ fn split_unions(components: &mut Map<String, Value>) {
             let part = format!("{name}{}", capitalised(&kind));
             let reference = format!("#/components/schemas/{part}");
             references.push(json!({ "$ref": reference }));
-            mapping.insert(kind, Value::from(reference));
-            components.insert(part, member);
+            mapping.insert(kind.clone(), Value::from(reference));
+            components.insert(part, described(member, &kind));
         }
         if let Some(union) = components.get_mut(&name) {
             union["oneOf"] = Value::from(references);
             union["discriminator"] = json!({ "propertyName": "kind", "mapping": mapping });
         }
     }
+}
+
+/// A member of a union, with words for the field that tells it from the others: the generator has none.
+fn described(mut member: Value, kind: &str) -> Value {
+    if let Some(field) = member.pointer_mut("/properties/kind") {
+        field["description"] = json!(format!("What tells it from the others: always `{kind}`."));
+    }
+    member
 }
 
 /// The members of a union by their `kind`, if it is one.
@@ -98,8 +106,9 @@ fn capitalised(word: &str) -> String {
         .unwrap_or_default()
 }
 
-/// A field of an answer is always there, null or not; the generator takes nullable for optional. Requests, which
-/// take no unknown field, and the parts of a union, which stand in both, are left as they are.
+/// A field of an answer is always there, null or not; the generator takes nullable for optional. One that is neither nullable
+/// nor required may be absent. Requests, which take no unknown field, and the parts of a union, which stand in both, are left as
+/// they are.
 fn all_present(schema: &mut Value) {
     let Some(object) = schema.as_object_mut() else {
         return;
@@ -116,7 +125,16 @@ fn all_present(schema: &mut Value) {
         parts.iter_mut().for_each(all_present);
     }
     if let Some(fields) = object.get("properties").and_then(Value::as_object) {
-        let names: Vec<_> = fields.keys().cloned().collect();
+        let required = object.get("required").and_then(Value::as_array);
+        let always = |name: &str, field: &Value| {
+            super::example::nullable(field)
+                || required.is_some_and(|names| names.iter().any(|other| other == name))
+        };
+        let names: Vec<_> = fields
+            .iter()
+            .filter(|(name, field)| always(name, field))
+            .map(|(name, _)| name.clone())
+            .collect();
         object.insert("required".to_owned(), Value::from(names));
     }
 }

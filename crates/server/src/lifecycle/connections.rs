@@ -224,9 +224,13 @@ impl Connections {
         let service = service_fn(|request: http::Request<Incoming>| {
             let caller = peer::caller(peer, request.headers(), &self.trusted);
             let site = site.clone();
+            // Such a request may have named a length, too, which others on its way may have gone by: what follows it on the
+            // connection may be no request of its sender (RFC 9112, section 6.3). The length was dropped before it could be seen
+            // here, so each of these is the last.
+            let chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
             async move {
                 let mut answer = site.answer(request.map(Body::new), caller).await;
-                if self.leaving.load(Ordering::Relaxed) {
+                if chunked || self.leaving.load(Ordering::Relaxed) {
                     let close = HeaderValue::from_static("close");
                     answer.headers_mut().insert(header::CONNECTION, close);
                 }

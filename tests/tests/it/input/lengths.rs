@@ -165,6 +165,75 @@ async fn a_length_that_is_not_the_bodys_makes_no_event() {
     nothing_listed(&wire.api, "/v1/events").await;
 }
 
+/// E16: what was coded for its way in another form than chunks is not taken for what it is.
+#[tokio::test]
+async fn a_transfer_encoding_that_is_not_chunked_alone_is_refused_and_ends_the_connection() {
+    let stage = Stage::set().await;
+    let wire = Wire::to(&stage).await;
+    let body = chunked(&submission("a.b", b"1"));
+    for lines in [
+        "transfer-encoding: gzip, chunked\r\n",
+        "transfer-encoding: gzip\r\ntransfer-encoding: chunked\r\n",
+        "transfer-encoding: chunked, chunked\r\n",
+        "transfer-encoding: gzip\r\n",
+        "transfer-encoding: chunked, identity\r\n",
+    ] {
+        // That the connection ends is asserted, too.
+        let answer = wire.says(lines, &body, Then::Wait).await;
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{lines}: {answer}");
+        if lines.ends_with("chunked\r\n") {
+            assert!(
+                answer.contains("transfer_encoding_unsupported"),
+                "{lines}: {answer}"
+            );
+            assert!(
+                answer.contains("application/problem+json"),
+                "{lines}: {answer}"
+            );
+        }
+    }
+    nothing_listed(&wire.api, "/v1/events").await;
+}
+
+/// RFC 9112, section 6.3: where a length is named beside chunks, somebody on the way may have gone by it. What follows the chunks is
+/// then another's, and answered to nobody.
+#[tokio::test]
+async fn a_body_in_chunks_is_the_last_on_its_connection_whatever_length_is_named() {
+    let stage = Stage::set().await;
+    let wire = Wire::to(&stage).await;
+    let body = chunked(&submission("a.b", b"1"));
+    let smuggled = format!(
+        "POST /v1/events HTTP/1.1\r\nhost: posthorn\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n",
+        wire.key,
+        submission("smuggled", b"1").len()
+    );
+    let sent = [
+        &body[..],
+        smuggled.as_bytes(),
+        &submission("smuggled", b"1"),
+    ]
+    .concat();
+    for lines in [
+        format!(
+            "content-length: {}\r\ntransfer-encoding: chunked\r\n",
+            sent.len()
+        ),
+        format!(
+            "transfer-encoding: chunked\r\ncontent-length: {}\r\n",
+            body.len()
+        ),
+        "transfer-encoding: chunked\r\n".to_owned(),
+    ] {
+        let answer = wire.says(&lines, &sent, Then::Wait).await;
+        assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{lines}: {answer}");
+        assert!(answer.contains("connection: close"), "{lines}: {answer}");
+    }
+    for event in wire.events().await {
+        assert_eq!(event.text("/type"), "a.b");
+    }
+}
+
 /// A15, INV-11: what is refused is kept nowhere.
 #[tokio::test]
 async fn two_hundred_bodies_over_the_limit_leave_the_memory_as_it_was() {

@@ -26,11 +26,11 @@ fn says(row: &str, value: &Value) -> bool {
 fn every_word_of_an_enumeration_is_shown_with_its_meaning() {
     let document = document();
     let mut seen = 0;
-    for (name, schema) in object(&document, "/components/schemas") {
+    for (name, schema) in object(document, "/components/schemas") {
         let words = list(schema, "/enum");
         let meanings = list(schema, "/x-enum-descriptions");
         assert_eq!(words.len(), meanings.len(), "{name}");
-        let html = render_schema(&document, name, schema);
+        let html = render_schema(document, name, schema);
         for (word, meaning) in words.iter().zip(meanings) {
             let row = rows(&html, word.as_str().unwrap()).concat();
             assert!(
@@ -48,7 +48,7 @@ fn a_union_says_one_of_and_what_tells_its_members_apart() {
     let document = document();
     let html = |name: &str| {
         let schema = &document["components"]["schemas"][name];
-        render_schema(&document, name, schema)
+        render_schema(document, name, schema)
     };
     let policy = html("RetryPolicy");
     assert!(policy.contains("One of:") && !policy.contains("All of"));
@@ -67,11 +67,78 @@ fn a_union_says_one_of_and_what_tells_its_members_apart() {
     assert!(says(&html("JitterSpread"), &json!("0 to 1")));
 }
 
+/// What bounds a schema has, inside of it, too; what a reference leads to stands elsewhere.
+fn all_bounds(schema: &Value, found: &mut Vec<Value>) {
+    match schema {
+        Value::Array(items) => items.iter().for_each(|item| all_bounds(item, found)),
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                match name.as_str() {
+                    "minLength" | "maxLength" | "minimum" | "maximum" | "minItems" | "maxItems"
+                    | "pattern" | "default" => found.push(field.clone()),
+                    "enum" | "x-known-values" => {
+                        found.extend(list(schema, &format!("/{name}")).to_vec());
+                    }
+                    "items" | "additionalProperties" | "anyOf" | "oneOf" => {
+                        all_bounds(field, found);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn every_field_of_every_object_is_shown_with_its_words_and_all_its_bounds() {
+    let document = document();
+    let mut seen = 0;
+    for (name, schema) in object(document, "/components/schemas") {
+        let html = render_schema(document, name, schema);
+        let parts = std::iter::once(schema).chain(list(schema, "/allOf"));
+        for (field, described) in parts.flat_map(|part| object(part, "/properties")) {
+            let words = text(described, "/description");
+            let referred = described.get("$ref").is_some();
+            assert!(
+                !words.is_empty() || referred,
+                "{name}.{field} has no description"
+            );
+            let rows = rows(&html, field);
+            let mut bounds = Vec::new();
+            all_bounds(described, &mut bounds);
+            let whole = |row: &String| {
+                row.contains(&inline(words)) && bounds.iter().all(|bound| says(row, bound))
+            };
+            assert!(
+                rows.iter().any(whole),
+                "{name}.{field}: {bounds:?} {rows:?}"
+            );
+            seen += bounds.len();
+        }
+    }
+    assert!(seen > 60, "{seen}");
+}
+
+#[test]
+fn a_pattern_is_shown_and_what_stands_inside_another_schema_has_its_bounds() {
+    let shown = values(&json!({
+        "anyOf": [
+            { "type": "string", "pattern": "^<a>$" },
+            { "type": "object", "additionalProperties": { "type": "string", "maxLength": 7 } },
+        ],
+    }));
+    assert_eq!(
+        shown,
+        "string, matching <code>^&lt;a&gt;$</code> or object of string, at most 7 characters"
+    );
+}
+
 #[test]
 fn required_fields_stand_first() {
     let document = document();
     let schema = &document["components"]["schemas"]["CreateEndpoint"];
-    let html = render_schema(&document, "CreateEndpoint", schema);
+    let html = render_schema(document, "CreateEndpoint", schema);
     let place = |name: &str| html.find(&format!("<tr><td><code>{name}</code>")).unwrap();
     assert!(place("url") < place("description"));
 }

@@ -10,7 +10,7 @@ use posthorn_domain::body::BodyForm;
 use posthorn_domain::endpoint::{EndpointState, KeepResponses};
 use posthorn_domain::event_type::EventTypePattern;
 use posthorn_domain::limits;
-use posthorn_domain::retry::RetryPolicy;
+use posthorn_domain::retry::UncheckedPolicy;
 use posthorn_store::configure::{self, NewEndpoint};
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -54,7 +54,7 @@ pub(in crate::routes) struct CreateEndpoint {
     /// When a failed attempt is followed by another. Default: the preset `standard`.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<policy::RetryPolicy>, nullable = false)]
-    retry_policy: Option<Object<RetryPolicy>>,
+    retry_policy: Option<Object<UncheckedPolicy>>,
     /// Every delivery's end, in seconds from accept. Default (null): the policy's span and a day, at least 5 days.
     #[serde(default)]
     #[schema(minimum = 60, maximum = 2_592_000)]
@@ -123,7 +123,7 @@ pub(super) async fn create_endpoint(
     State(state): State<ApiState>,
     caller: Caller,
     _: NoQuery,
-    Json(request): Json<CreateEndpoint>,
+    Json(request, faults): Json<CreateEndpoint>,
 ) -> Result<
     (
         StatusCode,
@@ -132,7 +132,7 @@ pub(super) async fn create_endpoint(
     ),
     Failure,
 > {
-    let new = request.checked(state.egress())?;
+    let new = request.checked(state.egress(), faults)?;
     let made =
         configure::create_endpoint(state.database(), caller.tenant(), new, &state.sealer()).await?;
     state.catch_up().await;
@@ -147,8 +147,7 @@ pub(super) async fn create_endpoint(
 
 impl CreateEndpoint {
     /// The endpoint, or everything that is wrong with the request.
-    fn checked(self, egress: &EgressPolicy) -> Result<NewEndpoint, Failure> {
-        let mut faults = Faults::default();
+    fn checked(self, egress: &EgressPolicy, mut faults: Faults) -> Result<NewEndpoint, Failure> {
         let url = fields::url(&self.url, egress, &mut faults);
         let signing = self.signing.map(|Object(signing)| signing);
         let signs = signing::whole(signing, self.secret.as_deref(), &mut faults);
@@ -172,6 +171,9 @@ impl CreateEndpoint {
                 .map_or_else(BTreeMap::new, |Pairs(pairs)| pairs),
             &mut faults,
         );
+        let retry_policy = self
+            .retry_policy
+            .and_then(|Object(policy)| fields::retry_policy(policy, &mut faults));
         let max_age_s = self
             .max_age_s
             .and_then(|seconds| fields::max_age_s(seconds, &mut faults));
@@ -195,10 +197,7 @@ impl CreateEndpoint {
                     description: words.unwrap_or_default(),
                     event_types,
                     headers,
-                    retry_policy: self
-                        .retry_policy
-                        .map(|Object(policy)| policy)
-                        .unwrap_or_default(),
+                    retry_policy: retry_policy.unwrap_or_default(),
                     max_age_s,
                     rate_limit,
                     max_in_flight,

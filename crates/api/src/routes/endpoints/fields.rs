@@ -9,6 +9,7 @@ use posthorn_domain::header::CustomHeaders;
 use posthorn_domain::limits;
 use posthorn_domain::metadata::Metadata;
 use posthorn_domain::rate::{RateLimit, RateLimitError};
+use posthorn_domain::retry::{RetryPolicy, UncheckedPolicy};
 use posthorn_domain::uid::Uid;
 use posthorn_domain::url::{EndpointUrl, UrlError};
 use posthorn_store::configure::{Patch, RateChanges};
@@ -136,6 +137,14 @@ pub(super) fn timeout_ms(millis: u32, faults: &mut Faults) -> Option<u32> {
         in_ms(limits::TIMEOUT_MAX),
         faults,
     )
+}
+
+/// When a failed attempt is followed by another.
+pub(super) fn retry_policy(policy: UncheckedPolicy, faults: &mut Faults) -> Option<RetryPolicy> {
+    let policy = policy.checked();
+    let place = policy.as_ref().err().map_or("", |error| error.pointer());
+    let pointer = format!("/retry_policy{place}");
+    faults.keep(&pointer, Problem::FieldInvalid, policy)
 }
 
 /// A status that may end a delivery at once: 400 to 599 without 408, 410 and 429.

@@ -101,10 +101,10 @@ pub(super) async fn rotate_endpoint_secret(
     caller: Caller,
     Id(which): Id<EndpointRef>,
     _: NoQuery,
-    JsonOrNothing(request): JsonOrNothing<RotateSecret>,
+    JsonOrNothing(request, faults): JsonOrNothing<RotateSecret>,
 ) -> Result<([(HeaderName, HeaderValue); 1], Json<RotatedSecret>), Failure> {
     let pointer = request.scheme_pointer();
-    let rotation = request.checked()?;
+    let rotation = request.checked(faults)?;
     let sealer = state.sealer();
     let rotating =
         configure::rotate_secret(state.database(), caller.tenant(), &which, rotation, &sealer);
@@ -129,8 +129,7 @@ impl RotateSecret {
     }
 
     /// The change, or everything that is wrong with the request.
-    fn checked(self) -> Result<Rotation, Failure> {
-        let mut faults = Faults::default();
+    fn checked(self, mut faults: Faults) -> Result<Rotation, Failure> {
         let secret = self.secret.and_then(|text| {
             faults.keep(
                 "/secret",

@@ -173,7 +173,16 @@ pub(super) fn whole(
             Patch::Set(changes) => compat(changes, faults),
             Patch::Keep | Patch::Clear => None,
         },
-        secret: secret_text.and_then(|text| secret(text, &schemes, faults)),
+        secret: secret_text.and_then(|text| {
+            // Which schemes are meant is not known where their field is faulty.
+            let any = [SigningScheme::V1, SigningScheme::V1a];
+            let suits = if faults.is_left_out("signing") {
+                &any
+            } else {
+                schemes.as_slice()
+            };
+            secret(text, suits, faults)
+        }),
         schemes,
     }
 }

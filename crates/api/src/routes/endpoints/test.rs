@@ -62,9 +62,9 @@ pub(super) async fn test_endpoint(
     caller: Caller,
     Id(which): Id<EndpointRef>,
     _: NoQuery,
-    JsonOrNothing(request): JsonOrNothing<TestEndpoint>,
+    JsonOrNothing(request, faults): JsonOrNothing<TestEndpoint>,
 ) -> Result<axum::Json<Attempt>, Failure> {
-    let (event_type, payload) = request.checked()?;
+    let (event_type, payload) = request.checked(faults)?;
     let endpoint = read::endpoint(state.database(), caller.tenant(), &which)
         .await?
         .ok_or(Failure::new(Problem::NotFound))?;
@@ -91,8 +91,7 @@ pub(super) async fn test_endpoint(
 
 impl TestEndpoint {
     /// Type and payload, or everything that is wrong with the request.
-    fn checked(self) -> Result<(EventType, Bytes), Failure> {
-        let mut faults = Faults::default();
+    fn checked(self, mut faults: Faults) -> Result<(EventType, Bytes), Failure> {
         let payload = match self.payload {
             Some(raw) => Bytes::from(Box::<str>::from(raw).into_string()),
             None => Bytes::from_static(PAYLOAD.as_bytes()),

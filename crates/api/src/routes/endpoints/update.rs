@@ -4,7 +4,7 @@ use axum::extract::State;
 use posthorn_domain::address::EgressPolicy;
 use posthorn_domain::body::BodyForm;
 use posthorn_domain::endpoint::{EndpointState, KeepResponses};
-use posthorn_domain::retry::RetryPolicy;
+use posthorn_domain::retry::{RetryPolicy, UncheckedPolicy};
 use posthorn_store::configure::{self, EndpointPatch, HeaderChanges, Patch};
 use posthorn_store::read::EndpointRef;
 use serde::Deserialize;
@@ -51,7 +51,7 @@ pub(in crate::routes) struct UpdateEndpoint {
     /// The policy, whole.
     #[serde(default)]
     #[schema(value_type = Option<policy::RetryPolicy>)]
-    retry_policy: Change<Object<RetryPolicy>>,
+    retry_policy: Change<Object<UncheckedPolicy>>,
     /// Every delivery's end, in seconds from accept; null: what the policy says.
     #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 60, maximum = 2_592_000)]
@@ -151,9 +151,9 @@ pub(super) async fn update_endpoint(
     caller: Caller,
     Id(which): Id<EndpointRef>,
     _: NoQuery,
-    Json(request): Json<UpdateEndpoint>,
+    Json(request, faults): Json<UpdateEndpoint>,
 ) -> Result<axum::Json<EndpointWithSecret>, Failure> {
-    let patch = request.checked(state.egress())?;
+    let patch = request.checked(state.egress(), faults)?;
     let patched = configure::patch_endpoint(
         state.database(),
         caller.tenant(),
@@ -171,8 +171,7 @@ pub(super) async fn update_endpoint(
 
 impl UpdateEndpoint {
     /// The change, or everything that is wrong with the request.
-    fn checked(self, egress: &EgressPolicy) -> Result<EndpointPatch, Failure> {
-        let mut faults = Faults::default();
+    fn checked(self, egress: &EgressPolicy, mut faults: Faults) -> Result<EndpointPatch, Failure> {
         let signed = match self.signing {
             Change::Absent => SigningChanges::default(),
             Change::Null => SigningChanges::cleared(),
@@ -196,10 +195,11 @@ impl UpdateEndpoint {
                 Change::Null => Some(HeaderChanges::Clear),
                 Change::Value(Pairs(changes)) => Some(HeaderChanges::Merge(changes)),
             },
-            retry_policy: self
-                .retry_policy
-                .or(|| Object(RetryPolicy::default()))
-                .map(|Object(policy)| policy),
+            retry_policy: match self.retry_policy {
+                Change::Absent => None,
+                Change::Null => Some(RetryPolicy::default()),
+                Change::Value(Object(policy)) => fields::retry_policy(policy, &mut faults),
+            },
             max_age_s: patch(self.max_age_s, |seconds| {
                 fields::max_age_s(seconds, &mut faults)
             }),

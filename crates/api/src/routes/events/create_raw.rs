@@ -53,7 +53,7 @@ struct RawEventParameters {
     operation_id = "create_raw_event",
     tag = "events",
     params(RawEventParameters),
-    request_body(description = "The payload.", content(
+    request_body(description = "The payload: 0 bytes to 1 MiB (1,048,576 bytes), of one of these types or of another that ends in `+json` or `+xml`.", content(
         (serde_json::Value = "application/json"),
         (serde_json::Value = "application/cloudevents+json"),
         (inline(Binary) = "application/octet-stream"),
