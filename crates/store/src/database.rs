@@ -9,7 +9,9 @@ mod answered;
 mod bounded;
 mod error;
 mod pool;
+mod tenant;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use posthorn_domain::limits;
@@ -24,6 +26,8 @@ pub(crate) use self::bounded::{Bounded, BoundedConnection, BoundedTransaction};
 pub use self::error::DatabaseError;
 pub(crate) use self::error::from_driver;
 use self::pool::pool;
+pub use self::tenant::TenantTransaction;
+use self::tenant::Turns;
 use crate::scope::TenantScope;
 
 /// Connections of the due timer and of the sweep over parked rows.
@@ -55,6 +59,7 @@ pub struct DatabaseOptions {
 pub struct Database {
     system: PgPool,
     tenant: PgPool,
+    turns: Arc<Turns>,
     lease: PgPool,
     scans: PgPool,
     connect: PgConnectOptions,
@@ -84,9 +89,11 @@ impl Database {
                 Box::pin(async move { enter(connection, become_app, None).await })
             })
             .connect_lazy_with(connect.clone());
+        let turns = Arc::new(Turns::of(options.tenant_connections));
         Self {
             system,
             tenant,
+            turns,
             lease,
             scans,
             connect,
@@ -94,15 +101,18 @@ impl Database {
         }
     }
 
-    /// Begins a transaction that sees one tenant's rows and no others.
+    /// Begins a transaction that sees one tenant's rows and no others. Of one tenant half of the connections at most are
+    /// in use at once: what comes beyond waits, and the other tenants do not wait behind it (INV-13).
     ///
     /// # Errors
     /// When no connection can be had in time.
-    pub async fn tenant_tx(
-        &self,
-        scope: &TenantScope,
-    ) -> Result<Transaction<'static, Postgres>, DatabaseError> {
-        let mut tx = self.tenant.begin().await?;
+    pub async fn tenant_tx(&self, scope: &TenantScope) -> Result<TenantTransaction, DatabaseError> {
+        answered(limits::DATABASE_WAIT, self.enter_tenant(scope)).await
+    }
+
+    async fn enter_tenant(&self, scope: &TenantScope) -> Result<TenantTransaction, DatabaseError> {
+        let turn = self.turns.take(scope.tenant()).await;
+        let mut tx = TenantTransaction::new(self.tenant.begin().await?, turn);
         sqlx::query!(
             "SELECT set_config('role', 'posthorn_tenant', true) AS role, set_config('posthorn.tenant', $1, true) AS tenant",
             scope.tenant().uuid().to_string(),

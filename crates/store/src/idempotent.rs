@@ -19,11 +19,11 @@ use posthorn_domain::idempotency::{BodyHash, IdempotencyKey};
 use posthorn_domain::limits;
 use posthorn_domain::seal::SealError;
 use secrecy::ExposeSecret as _;
-use sqlx::{PgConnection, Postgres, Transaction};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::configure::Sealer;
-use crate::database::{self, Database};
+use crate::database::{self, Database, TenantTransaction};
 use crate::read::DatabaseError;
 use crate::scope::TenantScope;
 
@@ -165,7 +165,7 @@ pub async fn event_key_is_reused(
 
 /// Takes a key that nobody has, or nobody any more.
 async fn take(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut TenantTransaction,
     request: &KeyedRequest,
     caller: KeyId,
     number: i64,
@@ -204,7 +204,7 @@ struct Held {
 }
 
 async fn held(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut TenantTransaction,
     request: &KeyedRequest,
     caller: KeyId,
 ) -> Result<Option<Held>, database::DatabaseError> {

@@ -9,10 +9,9 @@
 use posthorn_domain::audit::Action;
 use posthorn_domain::endpoint::EndpointState;
 use posthorn_domain::id::DeliveryId;
-use sqlx::{Postgres, Transaction};
 
 use crate::audit::{self, Entry, Fields};
-use crate::database::{self, Database};
+use crate::database::{self, Database, TenantTransaction};
 use crate::idempotent;
 use crate::read::{DatabaseError, Delivery, delivery_in};
 use crate::scope::TenantScope;
@@ -85,7 +84,7 @@ pub async fn replay_dead_letter(
 
 /// Refuses what cannot be replayed, with the reason.
 async fn check(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut TenantTransaction,
     scope: TenantScope,
     id: DeliveryId,
 ) -> Result<(), ReplayError> {
@@ -126,7 +125,7 @@ async fn check(
 /// Writes the pending row, unless there is one already, or the event is at or below the floor of retention and not kept:
 /// its leaf may be emptied at any moment (INV-2).
 async fn insert(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut TenantTransaction,
     scope: TenantScope,
     id: DeliveryId,
 ) -> Result<(), ReplayError> {
@@ -175,7 +174,7 @@ async fn insert(
 }
 
 async fn still_dead(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut TenantTransaction,
     scope: TenantScope,
     id: DeliveryId,
 ) -> Result<bool, database::DatabaseError> {

@@ -1,10 +1,11 @@
 //! The walls between tenants, in the database itself (INV-9): whatever a statement forgets, the roles do not show.
 
 use posthorn_store::audit;
+use posthorn_store::database::TenantTransaction;
 use posthorn_store::scope::{Actor, TenantScope};
 use posthorn_tests::engine::{Node, Runs};
 use posthorn_tests::receiver::Reply;
-use sqlx::{AssertSqlSafe, Postgres, Transaction};
+use sqlx::AssertSqlSafe;
 
 use crate::engine_scene::Scene;
 
@@ -61,7 +62,7 @@ async fn two_tenants() -> (Scene, Node, TenantScope, TenantScope) {
     (scene, node, owner, stranger)
 }
 
-async fn count(tx: &mut Transaction<'static, Postgres>, table: &str) -> i64 {
+async fn count(tx: &mut TenantTransaction, table: &str) -> i64 {
     let statement = format!("SELECT count(*) FROM {table}");
     sqlx::query_scalar(AssertSqlSafe(statement))
         .fetch_one(&mut **tx)
@@ -114,6 +115,9 @@ async fn refusal(node: &Node, scope: &TenantScope, statement: &'static str) -> R
             .unwrap()),
     }
 }
+
+/// Long enough for a statement, and shorter than a connection is waited for.
+const SOON: std::time::Duration = std::time::Duration::from_secs(2);
 
 const NOT_ALLOWED: &str = "42501";
 
@@ -298,4 +302,30 @@ async fn engine_walls_pin_the_isolation_that_statements_rely_on() {
         .await
         .unwrap();
     assert_eq!(level, "read committed");
+}
+
+/// INV-13: the pool alone would serve whoever came first.
+#[tokio::test]
+async fn a_tenant_with_many_changes_under_way_keeps_no_other_waiting() {
+    let (scene, _node, owner, stranger) = two_tenants().await;
+    let database = scene.database.pools(1, 4);
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        held.push(database.tenant_tx(&owner).await.unwrap());
+    }
+    let waiting: Vec<_> = (0..20)
+        .map(|_| {
+            let database = database.clone();
+            tokio::spawn(async move { database.tenant_tx(&owner).await.map(drop) })
+        })
+        .collect();
+    for _ in 0..20 {
+        let turn = tokio::time::timeout(SOON, database.tenant_tx(&stranger)).await;
+        turn.expect("the stranger waits").unwrap();
+    }
+    assert!(waiting.iter().all(|waits| !waits.is_finished()));
+    drop(held);
+    for waits in waiting {
+        waits.await.unwrap().unwrap();
+    }
 }

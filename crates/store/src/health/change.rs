@@ -6,10 +6,9 @@ use chrono::{DateTime, Utc};
 use posthorn_domain::delivery::ErrorKind;
 use posthorn_domain::id::{EndpointId, TenantId};
 use posthorn_domain::limits;
-use sqlx::{Postgres, Transaction};
 use uuid::Uuid;
 
-use crate::database::{Database, DatabaseError};
+use crate::database::{Database, DatabaseError, TenantTransaction};
 
 /// Which endpoint.
 type Of = (TenantId, EndpointId);
@@ -178,7 +177,7 @@ pub async fn close(database: &Database, of: Of, revision: i64) -> Result<bool, D
 
 /// A person enabled the endpoint again, or sent it elsewhere: whatever was, it begins afresh.
 pub(crate) async fn start_afresh(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut TenantTransaction,
     tenant: TenantId,
     endpoint: Uuid,
 ) -> Result<(), DatabaseError> {

@@ -2,13 +2,12 @@
 
 use chrono::{DateTime, Utc};
 use posthorn_domain::id::{AttemptId, DeliveryId, EndpointId, EventId};
-use sqlx::{Postgres, Transaction};
 use uuid::Uuid;
 
 use super::DatabaseError;
 use super::page::{Page, PageKey, Slice};
 use crate::configuration::EndpointEntry;
-use crate::database::Database;
+use crate::database::{Database, TenantTransaction};
 use crate::record::{self, DeliveryKey};
 use crate::scope::TenantScope;
 
@@ -375,7 +374,7 @@ pub async fn attempts_of_delivery(
 }
 
 async fn of_endpoint(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut TenantTransaction,
     scope: TenantScope,
     endpoint: EndpointId,
     slice: Slice<AttemptKey>,

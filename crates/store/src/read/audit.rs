@@ -4,12 +4,11 @@ use std::net::IpAddr;
 
 use chrono::{DateTime, Utc};
 use posthorn_domain::id::{AuditId, KeyId, TenantId};
-use sqlx::{Postgres, Transaction};
 use uuid::Uuid;
 
 use super::DatabaseError;
 use super::page::{Page, Scan, Slice};
-use crate::database::Database;
+use crate::database::{Database, TenantTransaction};
 use crate::scope::TenantScope;
 
 /// One change, and who made it.
@@ -124,7 +123,7 @@ macro_rules! list {
 }
 
 async fn of_tenant(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut TenantTransaction,
     tenant: TenantId,
     scan: Scan<AuditId>,
 ) -> Result<Vec<AuditRow>, DatabaseError> {
@@ -136,7 +135,7 @@ async fn of_tenant(
 }
 
 async fn of_target(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut TenantTransaction,
     tenant: TenantId,
     target: &str,
     scan: Scan<AuditId>,

@@ -2,13 +2,12 @@
 
 use chrono::{DateTime, Utc};
 use posthorn_domain::id::{DeliveryId, EndpointId, EventId};
-use sqlx::{Postgres, Transaction};
 use uuid::Uuid;
 
 use super::DatabaseError;
 use super::attempts::{AttemptSummary, LastAttempt};
 use super::page::{Page, PageKey, Scan, Slice};
-use crate::database::Database;
+use crate::database::{Database, TenantTransaction};
 use crate::scope::TenantScope;
 
 /// A delivery that failed for good.
@@ -210,7 +209,7 @@ macro_rules! list {
 }
 
 async fn of_tenant(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut TenantTransaction,
     scope: TenantScope,
     scan: Scan<DeadLetterKey>,
 ) -> Result<Vec<DeadLetterRow>, DatabaseError> {
@@ -250,7 +249,7 @@ async fn of_tenant(
 }
 
 async fn of_endpoint(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut TenantTransaction,
     scope: TenantScope,
     endpoint: EndpointId,
     scan: Scan<DeadLetterKey>,

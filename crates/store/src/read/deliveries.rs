@@ -7,13 +7,12 @@
 use chrono::{DateTime, Utc};
 use posthorn_domain::delivery::DeliveryState;
 use posthorn_domain::id::{DeliveryId, EndpointId, EventId};
-use sqlx::{Postgres, Transaction};
 use uuid::Uuid;
 
 use super::DatabaseError;
 use super::attempts::{AttemptSummary, LastAttempt};
 use super::page::{Edge, Order, Page, PageKey as _, Scan, Slice};
-use crate::database::Database;
+use crate::database::{Database, TenantTransaction};
 use crate::scope::TenantScope;
 
 /// One event for one endpoint, and how far it got.
@@ -77,7 +76,7 @@ pub async fn delivery(
 
 /// As [`delivery`], as the transaction `tx` sees it.
 pub(crate) async fn delivery_in(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut TenantTransaction,
     scope: TenantScope,
     id: DeliveryId,
 ) -> Result<Option<Delivery>, DatabaseError> {
@@ -92,7 +91,7 @@ pub(crate) async fn delivery_in(
 }
 
 async fn exists(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut TenantTransaction,
     scope: TenantScope,
     event: EventId,
 ) -> Result<bool, DatabaseError> {
@@ -140,7 +139,7 @@ struct Record {
 }
 
 async fn fetch(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut TenantTransaction,
     scope: TenantScope,
     event: EventId,
     scan: Scan<EndpointId>,

@@ -10,13 +10,12 @@ use posthorn_domain::id::EndpointId;
 use posthorn_domain::rate::RateLimit;
 use posthorn_domain::retry::RetryPolicy;
 use posthorn_domain::signature_headers::HeaderPrefix;
-use sqlx::{Postgres, Transaction};
 use uuid::Uuid;
 
 use super::DatabaseError;
 use super::health::{EndpointHealth, add_health};
 use super::page::{Page, Slice};
-use crate::database::Database;
+use crate::database::{Database, TenantTransaction};
 use crate::scope::TenantScope;
 
 /// An endpoint, without its secrets.
@@ -280,7 +279,7 @@ pub async fn endpoint(
 
 /// One endpoint's row, unless it was deleted.
 pub(crate) async fn find_endpoint(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut TenantTransaction,
     scope: TenantScope,
     which: &EndpointRef,
 ) -> Result<Option<EndpointRow>, DatabaseError> {
@@ -304,7 +303,7 @@ pub(crate) async fn find_endpoint(
 
 /// One endpoint's row, locked until the transaction ends, unless it was deleted.
 pub(crate) async fn endpoint_for_update(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut TenantTransaction,
     scope: TenantScope,
     which: &EndpointRef,
 ) -> Result<Option<EndpointRow>, DatabaseError> {

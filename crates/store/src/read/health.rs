@@ -2,10 +2,10 @@
 
 use chrono::{DateTime, Utc};
 use posthorn_domain::delivery::ErrorKind;
-use sqlx::{Postgres, Transaction};
 
 use super::DatabaseError;
 use super::endpoints::{Endpoint, word};
+use crate::database::TenantTransaction;
 use crate::scope::TenantScope;
 
 /// How an endpoint does.
@@ -51,7 +51,7 @@ pub struct EndpointHealth {
 
 /// Adds what is known of the health of these endpoints.
 pub(crate) async fn add_health(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut TenantTransaction,
     scope: TenantScope,
     endpoints: &mut [Endpoint],
 ) -> Result<(), DatabaseError> {

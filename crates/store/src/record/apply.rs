@@ -12,7 +12,7 @@ use uuid::Uuid;
 use self::attempts::Inserted;
 pub(super) use self::attempts::Sending;
 use super::fact::{Attempt, Consequence, DeliveryKey, Fact, Source};
-use crate::database::DatabaseError;
+use crate::database::{DatabaseError, TenantTransaction};
 
 type Tx<'a> = Transaction<'a, Postgres>;
 
@@ -66,7 +66,7 @@ pub(super) async fn attempts_and_consequences(
 
 /// Inserts an attempt from which nothing follows.
 pub(super) async fn attempt_alone(
-    tx: &mut Tx<'_>,
+    tx: &mut TenantTransaction,
     key: DeliveryKey,
     attempt: &Attempt,
 ) -> Result<(), DatabaseError> {

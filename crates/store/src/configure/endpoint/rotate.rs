@@ -10,12 +10,11 @@ use posthorn_domain::endpoint::SigningScheme;
 use posthorn_domain::id::EndpointId;
 use posthorn_domain::limits;
 use posthorn_domain::secret::SigningSecret;
-use sqlx::{Postgres, Transaction};
 
 use super::secrets::{self, OpenedSecret, Sealer};
 use crate::audit::{self, Entry, Fields};
 use crate::configure::{ConfigureError, raise};
-use crate::database::{Database, DatabaseError};
+use crate::database::{Database, DatabaseError, TenantTransaction};
 use crate::read::{EndpointRef, endpoint_for_update};
 use crate::scope::TenantScope;
 
@@ -109,7 +108,7 @@ impl Rotation {
 /// Sets the end of the scheme's secret. One that is retiring already keeps its own. The time is that of this statement, not
 /// of the transaction, which may have waited for another rotation.
 async fn retire(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut TenantTransaction,
     scope: TenantScope,
     endpoint: EndpointId,
     scheme: SigningScheme,

@@ -9,13 +9,12 @@ use posthorn_domain::id::{EndpointId, SecretId, TenantId};
 use posthorn_domain::seal::{KeyRing, SealError, Sealed};
 use posthorn_domain::secret::SigningSecret;
 use secrecy::ExposeSecret as _;
-use sqlx::{Postgres, Transaction};
 
 use super::ConfigureError;
 use crate::audit::{self, Entry, Fields};
 use crate::clock::Clock;
 use crate::configuration::{associated_data, compat_data};
-use crate::database::{self, Database};
+use crate::database::{self, Database, TenantTransaction};
 use crate::entropy::Entropy;
 use crate::read::{DatabaseError, EndpointRef, find_endpoint};
 use crate::scope::TenantScope;
@@ -186,7 +185,7 @@ fn open_compat(
 
 /// Opens what signs for an endpoint at this moment, newest first.
 pub(super) async fn opened(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut TenantTransaction,
     scope: TenantScope,
     endpoint: EndpointId,
     ring: &KeyRing,
@@ -219,7 +218,7 @@ pub(super) async fn opened(
 
 /// Keeps a secret of an endpoint, sealed and in force. Answers since when.
 pub(super) async fn insert(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut TenantTransaction,
     scope: TenantScope,
     endpoint: EndpointId,
     secret: &SigningSecret,
@@ -246,7 +245,7 @@ pub(super) async fn insert(
 
 /// Removes the secrets that no longer sign.
 pub(super) async fn remove_retired(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut TenantTransaction,
     scope: TenantScope,
     endpoint: EndpointId,
 ) -> Result<(), database::DatabaseError> {
@@ -263,7 +262,7 @@ pub(super) async fn remove_retired(
 
 /// Takes the secrets of schemes that an endpoint no longer signs with out of force, at once.
 pub(super) async fn retire(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut TenantTransaction,
     scope: TenantScope,
     endpoint: EndpointId,
     schemes: &[SigningScheme],

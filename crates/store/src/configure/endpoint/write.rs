@@ -3,11 +3,10 @@
 use posthorn_domain::compat::CompatForm;
 use posthorn_domain::id::EndpointId;
 use posthorn_domain::signature_headers::SignatureHeaders;
-use sqlx::{Postgres, Transaction};
 
 use super::sealed::SealedParts;
 use crate::configure::ConfigureError;
-use crate::database::DatabaseError;
+use crate::database::{DatabaseError, TenantTransaction};
 use crate::read::{Endpoint, EndpointRow};
 use crate::scope::TenantScope;
 
@@ -64,7 +63,7 @@ impl Written {
 
 /// How many endpoints the tenant has.
 pub(super) async fn count(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut TenantTransaction,
     scope: TenantScope,
 ) -> Result<usize, DatabaseError> {
     let count = sqlx::query_scalar!(
@@ -78,7 +77,7 @@ pub(super) async fn count(
 
 /// Writes a new endpoint.
 pub(super) async fn insert(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut TenantTransaction,
     scope: TenantScope,
     written: &Written,
     sealed: &SealedParts,
@@ -140,7 +139,7 @@ pub(super) async fn insert(
 
 /// Writes a changed endpoint.
 pub(super) async fn update(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut TenantTransaction,
     scope: TenantScope,
     written: &Written,
     sealed: &SealedParts,
@@ -204,7 +203,7 @@ pub(super) async fn update(
 
 /// Keeps what attempts made by this version will be shown with.
 pub(super) async fn insert_version(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut TenantTransaction,
     scope: TenantScope,
     written: &Written,
     seq: i64,

@@ -5,9 +5,10 @@ use std::collections::HashSet;
 use chrono::{DateTime, Utc};
 use posthorn_domain::delivery::Trigger;
 use posthorn_domain::id::{EndpointId, EventId, ReplayId, TenantId};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{Keys, Tx, int};
+use super::{Keys, int};
 use crate::database::DatabaseError;
 use crate::record::fact::{Attempt, DeliveryKey};
 
@@ -40,7 +41,7 @@ impl Inserted {
 /// The first time none can be, and PostgreSQL is spared the speculative insertion of `ON CONFLICT`, which
 /// writes another record to the WAL for each row.
 pub(super) async fn insert(
-    tx: &mut Tx<'_>,
+    connection: &mut PgConnection,
     attempts: &[(DeliveryKey, &Attempt)],
     sending: Sending,
 ) -> Result<Inserted, DatabaseError> {
@@ -79,11 +80,11 @@ pub(super) async fn insert(
         };
     }
     if sending == Sending::First {
-        insert!("").execute(&mut **tx).await?;
+        insert!("").execute(&mut *connection).await?;
         return Ok(Inserted::All);
     }
     let rows = insert!(" ON CONFLICT DO NOTHING RETURNING tenant_id, endpoint_id, event_id, id")
-        .fetch_all(&mut **tx)
+        .fetch_all(&mut *connection)
         .await?;
     let key = |tenant, endpoint, event| DeliveryKey {
         tenant: TenantId::from_uuid(tenant),
