@@ -130,6 +130,8 @@ CREATE TABLE public.api_keys (
     expires_at timestamp with time zone,
     last_used_at timestamp with time zone,
     revoked_at timestamp with time zone,
+    created_by_kind text,
+    created_by_id uuid,
     CONSTRAINT api_key_hash_is_sha256 CHECK ((octet_length(hash) = 32))
 );
 ALTER TABLE ONLY public.api_keys FORCE ROW LEVEL SECURITY;

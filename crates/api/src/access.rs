@@ -239,6 +239,38 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         ],
     },
     Operation {
+        id: "create_api_key",
+        method: Method::POST,
+        path: "/v1/api-keys",
+        scope: Scope::Admin,
+        problems: &[
+            Problem::FieldDuplicate,
+            Problem::NameInvalid,
+            Problem::TooManyApiKeys,
+        ],
+    },
+    Operation {
+        id: "list_api_keys",
+        method: Method::GET,
+        path: "/v1/api-keys",
+        scope: Scope::Admin,
+        problems: LIST,
+    },
+    Operation {
+        id: "get_api_key",
+        method: Method::GET,
+        path: "/v1/api-keys/{id}",
+        scope: Scope::Admin,
+        problems: &[],
+    },
+    Operation {
+        id: "revoke_api_key",
+        method: Method::DELETE,
+        path: "/v1/api-keys/{id}",
+        scope: Scope::Admin,
+        problems: &[],
+    },
+    Operation {
         id: "list_audit_log",
         method: Method::GET,
         path: "/v1/audit-log",

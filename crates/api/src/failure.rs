@@ -38,6 +38,7 @@ impl From<ConfigureError> for Failure {
             ConfigureError::NotFound => Self::new(Problem::NotFound),
             ConfigureError::UidTaken => Self::new(Problem::UidTaken),
             ConfigureError::TooManyEndpoints => Self::new(Problem::TooManyEndpoints),
+            ConfigureError::TooManyKeys => Self::new(Problem::TooManyApiKeys),
             ConfigureError::Headers(error) => {
                 Self::field("/headers", header_problem(&error), error.to_string())
             }

@@ -1,6 +1,6 @@
 //! What all lists share: `limit`, `cursor`, `order`, and the page that answers them.
 
-use posthorn_domain::id::{AuditId, EndpointId, EventId};
+use posthorn_domain::id::{AuditId, EndpointId, EventId, KeyId};
 use posthorn_domain::limits;
 use posthorn_store::read::{AttemptKey, DeadLetterKey, Edge, Order, Page, Slice};
 use posthorn_store::scope::TenantScope;
@@ -136,35 +136,21 @@ fn uuid_at(bytes: &[u8], at: usize) -> Option<Uuid> {
     Uuid::from_slice(bytes.get(at..at.checked_add(16)?)?).ok()
 }
 
-impl CursorKey for EventId {
-    fn to_bytes(&self) -> Vec<u8> {
-        self.uuid().as_bytes().to_vec()
-    }
+macro_rules! id_keys {
+    ($($id:ty),+) => {
+        $(impl CursorKey for $id {
+            fn to_bytes(&self) -> Vec<u8> {
+                self.uuid().as_bytes().to_vec()
+            }
 
-    fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        Uuid::from_slice(bytes).ok().map(Self::from_uuid)
-    }
+            fn from_bytes(bytes: &[u8]) -> Option<Self> {
+                Uuid::from_slice(bytes).ok().map(Self::from_uuid)
+            }
+        })+
+    };
 }
 
-impl CursorKey for EndpointId {
-    fn to_bytes(&self) -> Vec<u8> {
-        self.uuid().as_bytes().to_vec()
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        Uuid::from_slice(bytes).ok().map(Self::from_uuid)
-    }
-}
-
-impl CursorKey for AuditId {
-    fn to_bytes(&self) -> Vec<u8> {
-        self.uuid().as_bytes().to_vec()
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        Uuid::from_slice(bytes).ok().map(Self::from_uuid)
-    }
-}
+id_keys!(AuditId, EndpointId, EventId, KeyId);
 
 impl CursorKey for AttemptKey {
     fn to_bytes(&self) -> Vec<u8> {

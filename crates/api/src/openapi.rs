@@ -38,6 +38,7 @@ const API_KEY: &str = "api_key";
         (name = "deliveries", description = "One event for one endpoint, and how far it got."),
         (name = "attempts", description = "The requests that were made."),
         (name = "dead-letters", description = "Deliveries that failed for good, and sending them again."),
+        (name = "api-keys", description = "What programs call with, and what each may do."),
         (name = "audit-log", description = "Who changed what.")
     ),
     components(schemas(ProblemBody))

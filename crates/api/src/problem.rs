@@ -89,6 +89,8 @@ problems! {
     EndpointDeleted = CONFLICT, "endpoint_deleted", "The endpoint was deleted";
     /// The tenant has as many endpoints as it may have. Delete some that are no longer used.
     TooManyEndpoints = CONFLICT, "too_many_endpoints", "The tenant has too many endpoints";
+    /// The tenant has as many API keys in force as it may have: 200. Revoke some that are no longer used.
+    TooManyApiKeys = CONFLICT, "too_many_api_keys", "The tenant has too many API keys";
     /// As many old secrets sign for the endpoint as may: 5. Wait until one retires, or change the secret with `overlap_s` 0, which
     /// retires the present one at once.
     TooManyOldSecrets = CONFLICT, "too_many_old_secrets", "Too many old secrets still sign";
@@ -157,6 +159,8 @@ problems! {
     /// The URL names an address that the policy of this server forbids: private, loopback, link-local,
     /// metadata and reserved addresses, unless the operator allows them.
     TargetForbidden = UNPROCESSABLE_ENTITY, "target_forbidden", "The target's address is forbidden";
+    /// A name has 1 to 100 characters and no NUL.
+    NameInvalid = UNPROCESSABLE_ENTITY, "name_invalid", "The name is invalid";
     /// A description may have 500 characters.
     DescriptionTooLong = UNPROCESSABLE_ENTITY, "description_too_long", "The description is too long";
     /// A custom header cannot be used: its name or value is not valid, or it would override one that Posthorn sends.

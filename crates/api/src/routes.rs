@@ -3,6 +3,7 @@
 //! A handler extracts, makes one call, and answers. The forms of an object stand in its resource's file; the
 //! form of a request stands beside the handler that takes it.
 
+mod api_keys;
 mod attempts;
 mod audit_log;
 mod dead_letters;
@@ -23,5 +24,6 @@ pub(crate) fn router() -> OpenApiRouter<ApiState> {
         .merge(deliveries::router())
         .merge(attempts::router())
         .merge(dead_letters::router())
+        .merge(api_keys::router())
         .merge(audit_log::router())
 }

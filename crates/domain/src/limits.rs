@@ -538,6 +538,8 @@ pub const PARK_SWEEP_PER_SHARD: i64 = 32;
 pub const EXPIRE_AFTER: Duration = Duration::from_mins(1);
 /// Keys that one statement deletes.
 pub const EXPIRE_ROWS: i64 = 2000;
+/// API keys in force of one tenant. Every node holds all of them in memory.
+pub const KEYS_PER_TENANT: usize = 200;
 /// Days that entries of the audit log are kept: over a year, so that one audit reaches back to the one before. The database's own
 /// policy has the same number: nothing younger can be deleted.
 pub const AUDIT_DAYS: i32 = 400;

@@ -16,7 +16,7 @@ pub use endpoint::{
     OpenedSecrets, Patch, Patched, RateChanges, Rotated, Rotation, Sealer, create_endpoint,
     delete_endpoint, endpoint_secrets, patch_endpoint, rotate_secret,
 };
-pub use key::{Key, NewKey, Revoked, create_key, keys, revoke_key};
+pub use key::{NewKey, Revoked, create_key, revoke_key, tenant_of_key};
 use posthorn_domain::compat::CompatError;
 use posthorn_domain::endpoint::SigningScheme;
 use posthorn_domain::header::HeaderError;
@@ -45,6 +45,9 @@ pub enum ConfigureError {
     /// The tenant has as many endpoints as it may have.
     #[error("the tenant has too many endpoints")]
     TooManyEndpoints,
+    /// The tenant has as many API keys in force as it may have.
+    #[error("the tenant has too many API keys")]
+    TooManyKeys,
     /// The headers, merged with those that stay, are not valid.
     #[error("a header is not valid: {0}")]
     Headers(#[source] HeaderError),

@@ -1,4 +1,4 @@
-//! What a tenant sees: events, deliveries, attempts, dead letters, endpoints and the audit log, one by one and in pages.
+//! What a tenant sees: events, deliveries, attempts, dead letters, endpoints, API keys and the audit log, one by one and in pages.
 //!
 //! Every read runs in the tenant's own transaction (INV-9) and its statements name the tenant besides, so that
 //! each is served by the keys that begin with it. Lists are walked by key, never by offset: a page is the rows
@@ -14,6 +14,7 @@ mod deliveries;
 mod endpoints;
 mod events;
 mod health;
+mod keys;
 mod page;
 
 pub use attempts::{
@@ -31,6 +32,7 @@ pub(crate) use endpoints::{
 pub use events::{Event, EventFilter, EventPayload, event, events, payload};
 pub(crate) use health::add_health;
 pub use health::{EndpointHealth, HealthStatus};
+pub use keys::{ApiKey, api_key, api_keys};
 pub use page::{Edge, Order, Page, PageKey, Slice};
 
 use crate::database;

@@ -2,6 +2,7 @@
 //!
 //! Nothing is sent to endpoints here: what is accepted stays open, and dead letters are laid by hand.
 
+mod api_keys;
 mod audit_log;
 mod bodies;
 mod dead_letters;
@@ -36,7 +37,7 @@ use posthorn_store::configure::{NewKey, create_key};
 use posthorn_store::due::DueHint;
 use posthorn_store::entropy::Entropy;
 use posthorn_store::key_use::KeyUses;
-use posthorn_store::scope::Actor;
+use posthorn_store::scope::{Actor, TenantScope};
 use posthorn_store::test_send::TestSends;
 use posthorn_tests::database::TestDatabase;
 use posthorn_tests::engine::{Node, Runs};
@@ -123,16 +124,14 @@ impl Api {
             .to_owned();
         let new = NewKey {
             id: KeyId::mint(Clock::start().now(), Entropy.bytes()),
-            tenant,
             name: "test".to_owned(),
             prefix: api_key::display_prefix(&key),
             hash: api_key::check(&key).unwrap(),
             scopes: scopes.to_vec(),
             expires_at: None,
         };
-        create_key(&self.node.database, &new, Actor::COMMAND_LINE)
-            .await
-            .unwrap();
+        let scope = TenantScope::new_authenticated(tenant, Actor::COMMAND_LINE);
+        create_key(&self.node.database, scope, &new).await.unwrap();
         self.node.cache.refresh().await.unwrap();
         Program {
             api: self,

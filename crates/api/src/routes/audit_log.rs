@@ -2,6 +2,7 @@
 
 mod list;
 
+use posthorn_domain::id::KeyId;
 use posthorn_store::read;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -57,6 +58,16 @@ pub(super) struct AuditActor {
     id: Option<String>,
 }
 
+impl AuditActor {
+    /// A caller of this kind, which came with this key.
+    pub(super) fn of(kind: String, key: Option<KeyId>) -> Self {
+        Self {
+            kind,
+            id: key.map(|key| key.to_string()),
+        }
+    }
+}
+
 impl AuditEntry {
     fn told(entry: read::AuditEntry) -> Result<Self, Failure> {
         let object = |text: Option<String>| {
@@ -67,10 +78,7 @@ impl AuditEntry {
         Ok(Self {
             id: entry.id.to_string(),
             at: Time(entry.id.minted_at()),
-            actor: AuditActor {
-                kind: entry.actor_kind,
-                id: entry.actor_key.map(|key| key.to_string()),
-            },
+            actor: AuditActor::of(entry.actor_kind, entry.actor_key),
             ip: entry.ip.map(|ip| ip.to_string()),
             action: entry.action,
             target: entry.target,

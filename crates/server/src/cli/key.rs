@@ -9,7 +9,7 @@ use posthorn_domain::limits;
 use posthorn_domain::scope::Scope;
 use posthorn_store::configure::{self, NewKey, Revoked};
 use posthorn_store::entropy::Entropy;
-use posthorn_store::scope::Actor;
+use posthorn_store::scope::{Actor, TenantScope};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 
@@ -74,7 +74,11 @@ pub(super) async fn run(common: &CommonFlags, verb: Verb) -> anyhow::Result<()> 
         }
         Verb::Revoke { id, database } => {
             let revoked = session::with(common, &database, async |session| {
-                Ok(configure::revoke_key(&session.database, id, Actor::COMMAND_LINE).await?)
+                let Some(tenant) = configure::tenant_of_key(&session.database, id).await? else {
+                    return Ok(Revoked::Unknown);
+                };
+                let scope = TenantScope::new_authenticated(tenant, Actor::COMMAND_LINE);
+                Ok(configure::revoke_key(&session.database, scope, id).await?)
             });
             let said = match revoked.await? {
                 Revoked::Now(_) => "revoked",
@@ -101,7 +105,6 @@ async fn create(
     let text = api_key::mint(found.environment, Entropy.bytes());
     let key = NewKey {
         id: KeyId::mint(session.clock.now(), Entropy.bytes()),
-        tenant,
         name,
         prefix: api_key::display_prefix(text.expose_secret()),
         hash: api_key::check(text.expose_secret())?,
@@ -112,7 +115,8 @@ async fn create(
         },
         expires_at: None,
     };
-    configure::create_key(&session.database, &key, Actor::COMMAND_LINE).await?;
+    let scope = TenantScope::new_authenticated(tenant, Actor::COMMAND_LINE);
+    configure::create_key(&session.database, scope, &key).await?;
     Ok((key.id, text))
 }
 

@@ -156,7 +156,8 @@ macro_rules! id_keys {
 id_keys!(
     posthorn_domain::id::EventId,
     posthorn_domain::id::EndpointId,
-    posthorn_domain::id::AuditId
+    posthorn_domain::id::AuditId,
+    posthorn_domain::id::KeyId
 );
 
 #[cfg(test)]
