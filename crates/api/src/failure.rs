@@ -54,6 +54,9 @@ impl From<ConfigureError> for Failure {
             ConfigureError::SchemeMissing => {
                 Self::field("/scheme", Problem::FieldMissing, error.to_string())
             }
+            ConfigureError::SecretInForce => {
+                Self::field("/secret", Problem::SecretInvalid, error.to_string())
+            }
             ConfigureError::SchemeUnused(_) => {
                 Self::field("/scheme", Problem::SecretInvalid, error.to_string())
             }

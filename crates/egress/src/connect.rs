@@ -90,10 +90,16 @@ impl Connector {
         Ok(Vetted { url, addresses })
     }
 
-    /// Connects to what was vetted, with TLS if its scheme says so. Has no deadline of its own.
-    pub(crate) async fn connect(&self, vetted: Vetted<'_>) -> Result<Connection, ConnectError> {
+    /// Connects to what was vetted, with TLS if its scheme says so. Has no deadline of its own. `dialled` is the address that took
+    /// the connection, as soon as one did.
+    pub(crate) async fn connect(
+        &self,
+        vetted: Vetted<'_>,
+        dialled: &mut Option<SocketAddr>,
+    ) -> Result<Connection, ConnectError> {
         let Vetted { url, addresses } = vetted;
         let (stream, address) = dial(&self.way, addresses).await?;
+        *dialled = Some(address);
         if url.scheme() == Scheme::Http {
             return Ok(Connection::plain(stream, address));
         }

@@ -86,7 +86,7 @@ impl Connection {
     }
 
     /// What lies unread in the socket, as a read: nothing, an end, or an error for bytes that nobody asked for. Of TLS these may be an
-    /// alert or a ticket; they cost a connection, no more.
+    /// alert or a ticket; on a connection that was kept they cost that connection, no more.
     fn unread(&self) -> Poll<io::Result<()>> {
         let socket = match &self.stream {
             Stream::Plain(stream) => stream.inner(),

@@ -77,6 +77,15 @@ impl SendFailure {
         Self::new(ErrorKind::Dns, detail)
     }
 
+    /// The deadline came in the midst of the TLS handshake.
+    pub(crate) fn unagreed(limit: Duration, remote_address: Option<SocketAddr>) -> Self {
+        let seconds = limit.as_secs_f64();
+        let detail = format!(
+            "the endpoint took the connection, but the TLS handshake did not end within {seconds} s"
+        );
+        Self::new(ErrorKind::Timeout, detail).at(remote_address)
+    }
+
     /// The URL is one that nothing can be sent to.
     pub(crate) fn unusable() -> Self {
         Self::new(ErrorKind::Config, "the URL cannot be sent to as it stands")

@@ -36,6 +36,8 @@ pub(crate) struct Http1 {
     host: HeaderValue,
     remote: SocketAddr,
     look: Look,
+    /// It has carried a request.
+    used: bool,
 }
 
 impl Http1 {
@@ -63,6 +65,7 @@ impl Http1 {
             host,
             remote,
             look,
+            used: false,
         })
     }
 
@@ -79,7 +82,10 @@ impl Http1 {
     ) -> Result<Response<Incoming>, Box<Lost>> {
         *request.uri_mut() = path;
         request.headers_mut().insert(HOST, self.host.clone());
-        self.look.ask();
+        // On a new connection there is nothing to find, and of TLS the receiver's tickets may be coming.
+        if std::mem::replace(&mut self.used, true) {
+            self.look.ask();
+        }
         let mut answer = pin!(self.sender.try_send_request(request));
         poll_fn(|cx| {
             drive(&mut self.connection, cx);

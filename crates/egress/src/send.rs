@@ -53,6 +53,8 @@ struct Progress {
     by_kept: bool,
     /// The endpoint's name is being resolved.
     resolving: bool,
+    /// Whom a connection was made to, while TLS is being agreed on.
+    dialled: Option<SocketAddr>,
     remote_address: Option<SocketAddr>,
     answer: Option<Answer>,
     body: Body,
@@ -82,6 +84,9 @@ impl Egress {
             (_, Ok(Err(failure))) => failure,
             (Some(answer), _) => return Sent::Answered(progress.body.finish(answer)),
             (None, _) if progress.resolving => SendFailure::unresolved(limit),
+            (None, _) if progress.dialled.is_some() => {
+                SendFailure::unagreed(limit, progress.dialled)
+            }
             (None, _) => SendFailure::timeout(limit, progress.remote_address),
         };
         if progress.by_kept {
@@ -148,7 +153,9 @@ impl Egress {
         progress.resolving = true;
         let vetted = self.connector.vet(target.url).await;
         progress.resolving = false;
-        let connection = self.connector.connect(vetted.map_err(failed)?).await;
+        let vetted = vetted.map_err(failed)?;
+        let connection = self.connector.connect(vetted, &mut progress.dialled).await;
+        progress.dialled = None;
         let connection = connection.map_err(failed)?;
         if connection.is_http2() {
             let connection = Http2::begin(connection).await?;

@@ -63,6 +63,9 @@ pub enum ConfigureError {
     /// The endpoint signs with more than one scheme, and it was not said which one is meant.
     #[error("the endpoint signs with v1 and v1a: say which secret is to be changed")]
     SchemeMissing,
+    /// The endpoint signs with the given secret already.
+    #[error("the endpoint signs with this secret already")]
+    SecretInForce,
     /// As many old secrets sign for the endpoint as may.
     #[error("too many old secrets still sign")]
     TooManyOldSecrets,

@@ -56,19 +56,20 @@ impl OwnPlaces {
     /// Whether connecting to `ip` leads to a database that is reached by `own`. One on this machine may listen on all of it.
     #[must_use]
     pub fn is_database(&self, own: IpAddr, ip: IpAddr) -> bool {
-        let (own, ip) = (own.to_canonical(), ip.to_canonical());
+        let (own, ip) = (reached(own), reached(ip));
         own == ip || (self.is_this_machine)(own) && (self.is_this_machine)(ip)
     }
 
-    /// Why an address is refused as one of our own. It is canonical.
+    /// Why an address is refused as one of our own.
     pub(super) fn refuses(&self, ip: IpAddr, port: u16) -> Option<Forbidden> {
+        let ip = reached(ip);
         let is_listener = |own: &SocketAddr| own.port() == port && self.is_listener(own.ip(), ip);
         let is_database = |own: &Place| match &own.host {
             Host::Ip(at) => own.port == port && self.is_database(*at, ip),
             Host::Name(_) => false,
         };
         let is_public = |own: &Place| match &own.host {
-            Host::Ip(at) => at.to_canonical() == ip && (!ip.is_loopback() || own.port == port),
+            Host::Ip(at) => reached(*at) == ip && (!ip.is_loopback() || own.port == port),
             Host::Name(_) => false,
         };
         if self.listeners.iter().any(is_listener) {
@@ -101,8 +102,19 @@ impl OwnPlaces {
 
     /// The unspecified address as a target is the host itself; as a listener it is all of the host.
     fn is_listener(&self, own: IpAddr, ip: IpAddr) -> bool {
-        let own = own.to_canonical();
+        let own = reached(own);
         own == ip || ip.is_unspecified() || own.is_unspecified() && (self.is_this_machine)(ip)
+    }
+}
+
+/// The address that is reached by another that carries it: mapped, or by NAT64's well-known prefix (RFC 6052, 2.1).
+fn reached(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(v6) => match v6.segments() {
+            [0x64, 0xff9b, 0, 0, 0, 0, high, low] => super::carried(high, low).into(),
+            _ => v6.into(),
+        },
+        v4 @ IpAddr::V4(_) => v4,
     }
 }
 

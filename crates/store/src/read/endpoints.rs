@@ -6,10 +6,11 @@ use chrono::{DateTime, Utc};
 use posthorn_domain::body::BodyForm;
 use posthorn_domain::compat::CompatForm;
 use posthorn_domain::endpoint::{EndpointState, KeepResponses, SigningScheme, StateCause};
-use posthorn_domain::id::EndpointId;
+use posthorn_domain::id::{EndpointId, IdError};
 use posthorn_domain::rate::RateLimit;
 use posthorn_domain::retry::RetryPolicy;
 use posthorn_domain::signature_headers::HeaderPrefix;
+use posthorn_domain::uid::Uid;
 use uuid::Uuid;
 
 use super::DatabaseError;
@@ -83,12 +84,15 @@ pub enum EndpointRef {
 }
 
 impl FromStr for EndpointRef {
-    type Err = posthorn_domain::id::IdError;
+    type Err = IdError;
 
     /// An id, or `uid:` and the tenant's name for it.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.strip_prefix("uid:") {
-            Some(uid) => Ok(Self::Uid(uid.to_owned())),
+            // What cannot be a uid names nothing, and a NUL is no character to the database.
+            Some(uid) => Uid::parse(uid)
+                .map(|uid| Self::Uid(uid.as_str().to_owned()))
+                .map_err(|_| IdError::Character),
             None => text.parse().map(Self::Id),
         }
     }

@@ -134,16 +134,25 @@ fn value(name: &str, text: &str) -> Result<HeaderValue, String> {
     HeaderValue::from_str(text).map_err(|_| format!("the header {name} cannot be sent"))
 }
 
+/// Where a redirect points, without what is most often a credential: who logs in there, the query and the fragment.
+fn pointed(location: impl AsRef<str>) -> Option<String> {
+    let plain = location.as_ref().split(['?', '#']).next()?;
+    if plain.contains('@') {
+        return Some("a place with credentials in it".to_owned());
+    }
+    let short: String = plain.chars().take(200).collect();
+    (!short.is_empty()).then_some(short)
+}
+
 /// Words for an answer that is not a success.
 pub(super) fn explain(answer: &Answer) -> String {
     let status = answer.status;
-    match (status, answer.header(&LOCATION)) {
-        (300..=399, Some(to)) => {
-            let to: String = to.chars().take(200).collect();
-            format!(
-                "the endpoint answered {status} and points to {to}; redirects are not followed, set the endpoint's url"
-            )
-        }
+    let points_to = answer.header(&LOCATION).and_then(pointed);
+    match (status, points_to) {
+        (304, _) => "the endpoint answered 304, which is no answer to a POST".to_owned(),
+        (300..=399, Some(to)) => format!(
+            "the endpoint answered {status} and points to {to}; redirects are not followed, set the endpoint's url"
+        ),
         (300..=399, None) => format!("the endpoint answered {status}; redirects are not followed"),
         (410, _) => "the endpoint answered 410: it wants no more events".to_owned(),
         (401 | 403, _) => format!(
@@ -151,5 +160,30 @@ pub(super) fn explain(answer: &Answer) -> String {
         ),
         (429, _) => "the endpoint answered 429: too many requests".to_owned(),
         _ => format!("the endpoint answered {status}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// INV-10: a redirect repeats the endpoint's own token more often than not.
+    #[test]
+    fn a_redirect_is_told_without_what_may_be_a_credential() {
+        for (location, told) in [
+            ("/ok", Some("/ok")),
+            ("/ok?token=canary#canary", Some("/ok")),
+            ("https://h.test", Some("https://h.test")),
+            ("https://h.test/a?canary#canary", Some("https://h.test/a")),
+            (
+                "https://u:canary@h.test/",
+                Some("a place with credentials in it"),
+            ),
+            ("//u:canary@h.test/", Some("a place with credentials in it")),
+            ("", None),
+            ("?canary", None),
+        ] {
+            assert_eq!(pointed(location).as_deref(), told, "{location}");
+        }
     }
 }

@@ -11,7 +11,7 @@ const KEYS: &str = "/v1/api-keys";
 
 impl Api {
     /// A program of a new tenant that may do everything.
-    async fn administrator(&self) -> Program<'_> {
+    pub(super) async fn administrator(&self) -> Program<'_> {
         let tenant = self.tenants.tenant().await;
         self.program_of(tenant, &[Scope::Admin]).await
     }

@@ -17,6 +17,7 @@ fn operations() -> Vec<(Method, String, String)> {
         let id = match path.split('/').nth(2).unwrap() {
             "events" => format!("evt_{nobody}"),
             "endpoints" => format!("ep_{nobody}"),
+            "api-keys" => format!("key_{nobody}"),
             "attempts" => format!("att_{nobody}{nobody}-1-{}", "0".repeat(16)),
             _ => format!("dlv_{nobody}{nobody}"),
         };
@@ -160,8 +161,10 @@ async fn the_scheme_of_a_key_has_no_case() {
 #[tokio::test]
 async fn what_another_tenant_has_is_answered_as_what_nobody_has() {
     let api = Api::start().await;
-    let (owner, stranger) = (api.program().await, api.program().await);
+    let (owner, stranger) = (api.administrator().await, api.administrator().await);
     let endpoint = text(&owner.endpoint(json!({ "uid": "shop" })).await, "id");
+    let key = json!({ "name": "a", "scopes": ["admin"] });
+    let key = owner.post("/v1/api-keys", &key).await.expect(201);
     let event = text(&owner.event("order.paid").await, "id");
     api.rows.run(super::dead_letters::LAY_ALL).await;
     let pair = format!(
@@ -180,6 +183,7 @@ async fn what_another_tenant_has_is_answered_as_what_nobody_has() {
         let (unknown, foreign) = (path.clone(), path.replace(&"0".repeat(52), &pair));
         let foreign = foreign.replace(&format!("evt_{}", "0".repeat(26)), &event);
         let foreign = foreign.replace(&format!("ep_{}", "0".repeat(26)), &endpoint);
+        let foreign = foreign.replace(&format!("key_{}", "0".repeat(26)), &text(&key, "id"));
         assert_ne!(unknown, foreign);
         let body = || (method == Method::PATCH).then(|| b"{\"description\":\"mine\"}".to_vec());
         let unknown = stranger.call(method.clone(), &unknown, body()).await;
@@ -235,6 +239,9 @@ async fn paths_and_methods_that_are_not_there_are_refused_in_the_same_form() {
         "/v1/events/ep_x",
         "/v1/endpoints/%00",
         "/v1/endpoints/%FF",
+        "/v1/endpoints/uid:a%00",
+        "/v1/endpoints/uid:",
+        "/v1/endpoints/uid:%C3%A9",
         "/v1/deliveries/dlv_",
     ] {
         program.get(path).await.refuses(404, "not_found");

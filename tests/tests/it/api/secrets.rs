@@ -110,6 +110,10 @@ async fn a_given_secret_is_taken_in_its_canonical_form_and_for_its_scheme_alone(
     let request = json!({ "secret": GIVEN, "overlap_s": 604_800 });
     let rotated = program.post(ROTATE, &request).await.expect(200);
     assert_eq!(rotated["secret"], GIVEN);
+    // Once more would make two signatures that are the same.
+    let again = program.post(ROTATE, &request).await;
+    let refused = again.refuses(422, "secret_invalid");
+    assert_eq!(refused["errors"][0]["pointer"], "/secret");
 }
 
 #[tokio::test]

@@ -40,12 +40,12 @@ pub(in crate::routes) struct CreateApiKey {
     expires_at: Option<String>,
 }
 
-/// An API key with its text, which is shown this once.
+/// An API key with its text.
 #[derive(Debug, Serialize, ToSchema)]
 pub(in crate::routes) struct ApiKeyWithText {
     #[serde(flatten)]
     record: ApiKey,
-    /// The key itself: send it as `Authorization: Bearer …`. It is shown in this answer alone and kept nowhere.
+    /// The key itself: send it as `Authorization: Bearer …`. It is in this answer alone and kept nowhere.
     #[schema(example = "ph_live_0000000000000000000000000000000000000000000000000000example")]
     key: String,
 }

@@ -48,7 +48,13 @@ fn listening(on: &str) -> OwnPlaces {
 #[test]
 fn the_servers_own_listeners_are_never_allowed() {
     let own = listening("127.0.0.1:8400");
-    for target in ["127.0.0.1", "::ffff:127.0.0.1", "0.0.0.0", "::"] {
+    for target in [
+        "127.0.0.1",
+        "::ffff:127.0.0.1",
+        "64:ff9b::127.0.0.1",
+        "0.0.0.0",
+        "::",
+    ] {
         assert_eq!(
             why(&own, None, target, 8400),
             Some(Forbidden::OwnListener),
@@ -140,11 +146,10 @@ fn the_public_address_is_never_allowed() {
             refused,
             "{port}"
         );
-        assert_eq!(
-            why(&at("1.1.1.1"), None, "1.1.1.1", port),
-            refused,
-            "{port}"
-        );
+        for target in ["1.1.1.1", "::ffff:1.1.1.1", "64:ff9b::1.1.1.1"] {
+            let why = why(&at("1.1.1.1"), None, target, port);
+            assert_eq!(why, refused, "{target} {port}");
+        }
     }
     assert_eq!(
         why(&at("posthorn.example"), Some("db.example"), "1.1.1.1", 443),

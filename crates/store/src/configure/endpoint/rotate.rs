@@ -10,6 +10,7 @@ use posthorn_domain::endpoint::SigningScheme;
 use posthorn_domain::id::EndpointId;
 use posthorn_domain::limits;
 use posthorn_domain::secret::SigningSecret;
+use secrecy::ExposeSecret as _;
 
 use super::secrets::{self, OpenedSecret, Sealer};
 use crate::audit::{self, Entry, Fields};
@@ -39,7 +40,7 @@ pub struct Rotated {
 /// Gives an endpoint a new secret.
 ///
 /// # Errors
-/// When there is no such endpoint, it does not sign with that scheme, it is not said which of two schemes is meant, more old
+/// When there is no such endpoint, it signs with the given secret already, it does not sign with that scheme, it is not said which of two schemes is meant, more old
 /// secrets would sign than may, or the database does not answer.
 pub async fn rotate_secret(
     database: &Database,
@@ -55,7 +56,17 @@ pub async fn rotate_secret(
     let endpoint = row.told()?;
     let scheme = rotation.scheme(&endpoint.signing_schemes)?;
     let secret = match rotation.secret {
-        Some(secret) => secret,
+        Some(secret) => {
+            let present = secrets::opened(&mut tx, scope, endpoint.id, sealer.ring).await?;
+            let is_same = |one: &OpenedSecret| {
+                one.retires_at.is_none()
+                    && one.secret.expose().expose_secret() == secret.expose().expose_secret()
+            };
+            if present.iter().any(is_same) {
+                return Err(ConfigureError::SecretInForce);
+            }
+            secret
+        }
         None => sealer.generate(scheme)?,
     };
     retire(&mut tx, scope, endpoint.id, scheme, rotation.overlap).await?;
