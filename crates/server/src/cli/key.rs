@@ -28,8 +28,8 @@ pub(super) enum Verb {
         #[arg(long, default_value = "")]
         name: String,
         /// What it may do, such as events:write,events:read [default: everything but admin].
-        #[arg(long, value_name = "LIST", value_delimiter = ',')]
-        scopes: Vec<Scope>,
+        #[arg(long, value_name = "LIST", long_help = about_scopes(), value_parser = scopes_in)]
+        scopes: Vec<Scopes>,
         #[command(flatten)]
         database: DatabaseFlags,
     },
@@ -57,7 +57,8 @@ pub(super) async fn run(common: &CommonFlags, verb: Verb) -> anyhow::Result<()> 
                 limits::NAME_CHARS
             );
             let made = session::with(common, &database, async |session| {
-                let made = create(session, tenant, name, scopes).await?;
+                let scopes = scopes.into_iter().flat_map(|Scopes(some)| some);
+                let made = create(session, tenant, name, scopes.collect()).await?;
                 // Nodes read their configuration by the clock: a key that is printed is one they know.
                 session.clock.sleep(limits::CHANGE_IN_FORCE).await;
                 Ok(made)
@@ -120,6 +121,46 @@ async fn create(
     Ok((key.id, text))
 }
 
+/// Scopes as one flag names them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Scopes(Vec<Scope>);
+
+/// Reads scopes with commas between them; a refusal names all that are none, and those that there are.
+fn scopes_in(text: &str) -> Result<Scopes, String> {
+    let (mut known, mut unknown) = (Vec::new(), Vec::new());
+    for word in text.split(',').map(str::trim) {
+        match word.parse() {
+            Ok(scope) => known.push(scope),
+            Err(_) => unknown.push(format!("`{word}`")),
+        }
+    }
+    if unknown.is_empty() {
+        return Ok(Scopes(known));
+    }
+    let all: Vec<_> = Scope::ALL.iter().map(|scope| scope.as_str()).collect();
+    let are = if unknown.len() == 1 {
+        "is no scope"
+    } else {
+        "are no scopes"
+    };
+    Err(format!(
+        "{} {are}; there are {}",
+        unknown.join(", "),
+        all.join(", ")
+    ))
+}
+
+/// What `--help` tells of scopes: each with its meaning.
+fn about_scopes() -> String {
+    let mut about = "What it may do: scopes with commas between them, such as events:write,events:read [default: \
+                     everything but admin].\n"
+        .to_owned();
+    for scope in Scope::ALL {
+        about.extend(["\n", scope.as_str(), ": ", scope.meaning()]);
+    }
+    about
+}
+
 fn everything_but_admin() -> Vec<Scope> {
     Scope::ALL
         .iter()
@@ -130,7 +171,55 @@ fn everything_but_admin() -> Vec<Scope> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
+    use crate::cli::Cli;
+
+    #[test]
+    fn scopes_that_are_none_are_all_named_beside_those_that_there_are() {
+        let command = |scopes: &str| {
+            let words = [
+                "posthorn",
+                "key",
+                "create",
+                "--tenant",
+                "ten_01kb6wq3c5e8h2k4n7r9t1v3x5",
+                "--scopes",
+            ];
+            let words = words.into_iter().chain([scopes]);
+            Cli::command()
+                .try_get_matches_from(words)
+                .unwrap_err()
+                .to_string()
+        };
+        let refusal = command("foo,events:read,bar");
+        assert!(refusal.contains("`foo`, `bar` are no scopes"), "{refusal}");
+        for scope in Scope::ALL {
+            assert!(refusal.contains(scope.as_str()), "{scope}: {refusal}");
+        }
+        assert_eq!(
+            scopes_in("events:read, admin"),
+            Ok(Scopes(vec![Scope::EventsRead, Scope::Admin]))
+        );
+        assert!(scopes_in("").is_err());
+    }
+
+    #[test]
+    fn the_help_lists_every_scope_with_its_meaning() {
+        let words = ["posthorn", "key", "create", "--help"];
+        let help = Cli::command().try_get_matches_from(words).unwrap_err();
+        let help: Vec<_> = help
+            .to_string()
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect();
+        let help = help.join(" ");
+        for scope in Scope::ALL {
+            let line = format!("{scope}: {}", scope.meaning());
+            assert!(help.contains(&line), "{line}: {help}");
+        }
+    }
 
     #[test]
     fn a_key_has_every_scope_but_admin_unless_told_otherwise() {

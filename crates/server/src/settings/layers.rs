@@ -127,7 +127,7 @@ pub(crate) struct SettingsError {
 
 impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the settings cannot be used:")?;
+        f.write_str("these settings are refused:")?;
         self.problems
             .iter()
             .try_for_each(|problem| write!(f, "\n  {problem}"))
