@@ -334,7 +334,7 @@ pub(crate) async fn collect(
         .and_then(|value| value.parse::<u64>().ok());
     // Who asks first is told before a byte of the body is sent.
     if announced.is_some_and(|length| length > limit as u64) && headers.contains_key(EXPECT) {
-        return Err(Failure::new(too_large));
+        return Err(Failure::too_large(too_large, limit));
     }
     let room = announced.and_then(|length| usize::try_from(length).ok());
     tokio::select! {
@@ -369,7 +369,7 @@ async fn take(
         }
     }
     if seen > limit {
-        return Err(Failure::new(too_large));
+        return Err(Failure::too_large(too_large, limit));
     }
     Ok(taken.freeze())
 }

@@ -23,7 +23,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::body::parse;
-use crate::failure::header_problem;
+use crate::failure::header_faults;
 use crate::faults::Faults;
 use crate::problem::{Failure, Problem};
 use crate::wire::{Pairs, moment};
@@ -76,7 +76,7 @@ pub(crate) fn read(
     let (envelope, mut faults): (Envelope<'_>, Faults) = parse(body)?;
     let payload = envelope.payload.get().as_bytes();
     if payload.len() > limits::PAYLOAD_BYTES {
-        return Err(Failure::new(Problem::PayloadTooLarge));
+        return Err(Failure::payload_too_large());
     }
     check_json(payload, "/payload", &mut faults)?;
     let event_type = faults.keep(
@@ -93,13 +93,10 @@ pub(crate) fn read(
     let metadata = Metadata::parse(envelope.metadata.unwrap_or_default().0);
     let metadata = faults.keep("/metadata", Problem::MetadataInvalid, metadata);
     let headers = CustomHeaders::parse_for_event(envelope.headers.unwrap_or_default().0);
-    let problem = headers
-        .as_ref()
-        .err()
-        .map_or(Problem::HeaderInvalid, header_problem);
-    let headers = faults.keep("/headers", problem, headers);
+    let headers =
+        headers.map_err(|error| header_faults(&error).for_each(|fault| faults.note(fault)));
     match (event_type, metadata, headers) {
-        (Some(event_type), Some(metadata), Some(headers)) if faults.is_empty() => Ok(NewEvent {
+        (Some(event_type), Some(metadata), Ok(headers)) if faults.is_empty() => Ok(NewEvent {
             tenant,
             event_type,
             content_type: ContentType::JSON,

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use posthorn_domain::compat::CompatError;
-use posthorn_domain::header::HeaderError;
+use posthorn_domain::header::{HeaderError, HeadersError};
 use posthorn_domain::rate::RateLimitError;
 use posthorn_store::accept::{AcceptError, Acceptor};
 use posthorn_store::configure::ConfigureError;
@@ -13,7 +13,8 @@ use posthorn_store::read::DatabaseError;
 use posthorn_store::replay::ReplayError;
 use posthorn_store::test_send::TestSendError;
 
-use crate::problem::{Failure, Problem};
+use crate::body::escape;
+use crate::problem::{Failure, Fault, Problem};
 
 /// When to come back after the database was away: its pool has waited by then.
 const DATABASE_PAUSE: Duration = Duration::from_secs(2);
@@ -36,12 +37,14 @@ impl From<ConfigureError> for Failure {
         match error {
             ConfigureError::Database(error) => error.into(),
             ConfigureError::NotFound => Self::new(Problem::NotFound),
-            ConfigureError::UidTaken => Self::new(Problem::UidTaken),
+            ConfigureError::UidTaken => Self::field(
+                "/uid",
+                Problem::UidTaken,
+                "another object of this tenant has this uid",
+            ),
             ConfigureError::TooManyEndpoints => Self::new(Problem::TooManyEndpoints),
             ConfigureError::TooManyKeys => Self::new(Problem::TooManyApiKeys),
-            ConfigureError::Headers(error) => {
-                Self::field("/headers", header_problem(&error), error.to_string())
-            }
+            ConfigureError::Headers(error) => Self::faults(header_faults(&error).collect()),
             ConfigureError::Compat(error) => {
                 let (pointer, problem) = compat_problem(&error);
                 Self::field(pointer, problem, error.to_string())
@@ -69,19 +72,18 @@ impl From<ConfigureError> for Failure {
 
 /// A rate that is refused, at the number that is wrong.
 fn rate_failure(error: RateLimitError) -> Failure {
-    Failure::field(
-        rate_pointer(error),
-        Problem::FieldInvalid,
-        error.to_string(),
-    )
+    Failure::faults(vec![rate_fault(error)])
 }
 
-/// Which of a rate's numbers is wrong.
-pub(crate) const fn rate_pointer(error: RateLimitError) -> &'static str {
-    match error {
-        RateLimitError::PerSecond | RateLimitError::PerSecondMissing => "/rate_limit/per_second",
-        RateLimitError::Burst => "/rate_limit/burst",
-    }
+/// Which of a rate's numbers is wrong, and how.
+pub(crate) fn rate_fault(error: RateLimitError) -> Fault {
+    let (pointer, problem) = match error {
+        RateLimitError::PerSecond => ("/rate_limit/per_second", Problem::FieldInvalid),
+        RateLimitError::PerSecondMissing => ("/rate_limit/per_second", Problem::FieldMissing),
+        RateLimitError::Burst => ("/rate_limit/burst", Problem::FieldInvalid),
+    };
+    // Its words begin with the name of the number.
+    Fault::new(pointer, problem, format!("/rate_limit/{error}"))
 }
 
 impl From<ReplayError> for Failure {
@@ -90,7 +92,10 @@ impl From<ReplayError> for Failure {
             ReplayError::Database(error) => error.into(),
             ReplayError::NotFound => Self::new(Problem::NotFound),
             ReplayError::Retrying => Self::new(Problem::DeliveryRetrying),
-            ReplayError::EndpointDisabled => Self::new(Problem::EndpointDisabled),
+            ReplayError::EndpointDisabled => Self::with_detail(
+                Problem::EndpointDisabled,
+                "nothing is sent to a disabled endpoint: change its `state` to `enabled` first, then replay",
+            ),
             ReplayError::EndpointDeleted => Self::new(Problem::EndpointDeleted),
             ReplayError::PayloadGone => Self::new(Problem::PayloadGone),
             ReplayError::Moving => Self::not_now(Problem::Unavailable, DATABASE_PAUSE),
@@ -143,12 +148,17 @@ impl From<IdempotentError> for Failure {
     }
 }
 
-/// The problem that a refused header is.
-pub(crate) fn header_problem(error: &HeaderError) -> Problem {
-    match error {
-        HeaderError::TooMany(_) => Problem::TooManyHeaders,
-        _ => Problem::HeaderInvalid,
-    }
+/// What is wrong with a body's `headers`, each fault at its header.
+pub(crate) fn header_faults(error: &HeadersError) -> impl Iterator<Item = Fault> {
+    error.faults().iter().map(|fault| {
+        let problem = match fault.error {
+            HeaderError::TooMany(_) => Problem::TooManyHeaders,
+            _ => Problem::HeaderInvalid,
+        };
+        let name = fault.name.as_deref().map(escape);
+        let pointer = name.map_or_else(|| "/headers".to_owned(), |name| format!("/headers/{name}"));
+        Fault::new(pointer, problem, fault.error.to_string())
+    })
 }
 
 /// Which part of a compatibility scheme is wrong, and the problem that it is.

@@ -24,8 +24,13 @@ impl Faults {
         problem: Problem,
         detail: impl Into<String>,
     ) {
-        let fault = Fault::new(pointer, problem, detail);
-        if self.told.len() < limits::FAULTS_TOLD && !self.is_left_out(field(&fault.pointer)) {
+        self.note(Fault::new(pointer, problem, detail));
+    }
+
+    /// Notes a fault, as [`Self::add`]. What two rules find is told once.
+    pub(crate) fn note(&mut self, fault: Fault) {
+        let room = self.told.len() < limits::FAULTS_TOLD;
+        if room && !self.is_left_out(field(&fault.pointer)) && !self.told.contains(&fault) {
             self.told.push(fault);
         }
     }

@@ -154,7 +154,7 @@ problems! {
     UrlInvalid = UNPROCESSABLE_ENTITY, "url_invalid", "The URL is invalid";
     /// A URL may have 2,048 characters.
     UrlTooLong = UNPROCESSABLE_ENTITY, "url_too_long", "The URL is too long";
-    /// This server sends to https URLs alone: its operator has it so.
+    /// This server sends to https URLs alone, as its operator has set (`https_only`).
     HttpsRequired = UNPROCESSABLE_ENTITY, "https_required", "The URL must be https";
     /// The URL names an address that the policy of this server forbids: private, loopback, link-local,
     /// metadata and reserved addresses, unless the operator allows them.
@@ -343,6 +343,28 @@ impl Failure {
             content_type::SUFFIXES.join(" or ")
         );
         Self::with_detail(Problem::ContentTypeUnsupported, detail)
+    }
+
+    /// A body over `limit` bytes, which `problem` says by its code.
+    #[must_use]
+    pub(crate) fn too_large(problem: Problem, limit: usize) -> Self {
+        if problem == Problem::PayloadTooLarge && limit == limits::PAYLOAD_BYTES {
+            return Self::payload_too_large();
+        }
+        let of_payload = if problem == Problem::PayloadTooLarge {
+            format!(", and its payload at most {}", limits::PAYLOAD_BYTES)
+        } else {
+            String::new()
+        };
+        let detail = format!("the body of this request has at most {limit} bytes{of_payload}");
+        Self::with_detail(problem, detail)
+    }
+
+    /// A payload over its limit.
+    #[must_use]
+    pub(crate) fn payload_too_large() -> Self {
+        let detail = format!("a payload has at most {} bytes", limits::PAYLOAD_BYTES);
+        Self::with_detail(Problem::PayloadTooLarge, detail)
     }
 
     /// A valid key beside the name of a tenant that is not the key's.

@@ -25,7 +25,7 @@ pub struct RefusedTarget(Forbidden);
 
 /// A URL in the clear, where the operator wants TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("this server sends to https URLs alone: its operator has it so")]
+#[error("this server sends to https URLs alone, as its operator has set")]
 pub struct NotHttps;
 
 impl From<Forbidden> for RefusedTarget {

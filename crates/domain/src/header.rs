@@ -34,6 +34,52 @@ pub enum HeaderError {
     TooLong(String),
 }
 
+/// What is wrong with some headers: every fault, never none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeadersError(Vec<HeaderFault>);
+
+/// One fault.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeaderFault {
+    /// The header, spelled as it was given; none where there are too many.
+    pub name: Option<String>,
+    /// The rule that it breaks.
+    pub error: HeaderError,
+}
+
+impl HeadersError {
+    /// Nothing, or the faults there are.
+    ///
+    /// # Errors
+    ///
+    /// When there is one.
+    pub(crate) fn of(faults: Vec<HeaderFault>) -> Result<(), Self> {
+        if faults.is_empty() {
+            Ok(())
+        } else {
+            Err(Self(faults))
+        }
+    }
+
+    /// Each fault, in the order of the headers.
+    #[must_use]
+    pub fn faults(&self) -> &[HeaderFault] {
+        &self.0
+    }
+}
+
+impl fmt::Display for HeadersError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, fault) in self.0.iter().enumerate() {
+            let gap = if at == 0 { "" } else { "; " };
+            write!(f, "{gap}{}", fault.error)?;
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for HeadersError {}
+
 /// Headers that are sent as given.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct CustomHeaders(Vec<(String, String)>);
@@ -68,10 +114,10 @@ impl CustomHeaders {
     ///
     /// # Errors
     ///
-    /// [`HeaderError`] names the first header that is refused, and the rule.
+    /// [`HeadersError`] names each header that is refused, and the rule.
     pub fn parse<N: AsRef<str>, V: Into<String>>(
         pairs: impl IntoIterator<Item = (N, V)>,
-    ) -> Result<Self, HeaderError> {
+    ) -> Result<Self, HeadersError> {
         Self::parse_at_most(limits::ENDPOINT_HEADERS, pairs)
     }
 
@@ -79,10 +125,10 @@ impl CustomHeaders {
     ///
     /// # Errors
     ///
-    /// [`HeaderError`] names the first header that is refused, and the rule.
+    /// [`HeadersError`] names each header that is refused, and the rule.
     pub fn parse_for_event<N: AsRef<str>, V: Into<String>>(
         pairs: impl IntoIterator<Item = (N, V)>,
-    ) -> Result<Self, HeaderError> {
+    ) -> Result<Self, HeadersError> {
         Self::parse_at_most(limits::EVENT_HEADERS, pairs)
     }
 
@@ -126,19 +172,32 @@ impl CustomHeaders {
     fn parse_at_most<N: AsRef<str>, V: Into<String>>(
         most: usize,
         pairs: impl IntoIterator<Item = (N, V)>,
-    ) -> Result<Self, HeaderError> {
-        let mut headers = Vec::new();
-        for (name, value) in pairs {
-            if headers.len() == most {
-                return Err(HeaderError::TooMany(most));
+    ) -> Result<Self, HeadersError> {
+        let mut headers: Vec<(String, String)> = Vec::new();
+        let mut faults = Vec::new();
+        for (at, (given, value)) in pairs.into_iter().enumerate() {
+            // Of headers over the limit none is looked at, so that there are not more faults than headers may be.
+            if at == most {
+                let error = HeaderError::TooMany(most);
+                faults.push(HeaderFault { name: None, error });
+                break;
             }
-            let (name, value) = check(name.as_ref(), value.into())?;
-            if headers.iter().any(|(other, _)| *other == name) {
-                return Err(HeaderError::Twice(name));
+            let checked = check(given.as_ref(), value.into()).and_then(|(name, value)| {
+                if headers.iter().any(|(other, _)| *other == name) {
+                    Err(HeaderError::Twice(shown(&name)))
+                } else {
+                    Ok((name, value))
+                }
+            });
+            match checked {
+                Ok(header) => headers.push(header),
+                Err(error) => faults.push(HeaderFault {
+                    name: Some(given.as_ref().to_owned()),
+                    error,
+                }),
             }
-            headers.push((name, value));
         }
-        Ok(Self(headers))
+        HeadersError::of(faults).map(|()| Self(headers))
     }
 }
 
@@ -191,22 +250,26 @@ pub(crate) fn header_name(name: &str) -> Result<String, HeaderError> {
     }
     let name = name.to_ascii_lowercase();
     if is_reserved(&name) {
-        return Err(HeaderError::Reserved(name.chars().take(64).collect()));
+        return Err(HeaderError::Reserved(shown(&name)));
     }
     Ok(name)
 }
 
 fn check(name: &str, value: String) -> Result<(String, String), HeaderError> {
     let name = header_name(name)?;
-    let shown = || name.chars().take(64).collect();
     if name.len() + value.len() > limits::HEADER_BYTES {
-        return Err(HeaderError::TooLong(shown()));
+        return Err(HeaderError::TooLong(shown(&name)));
     }
     let inside = |b: u8| matches!(b, b' '..=b'~' | b'\t');
     if !value.bytes().all(inside) || value.trim_matches([' ', '\t']).len() != value.len() {
-        return Err(HeaderError::Value(shown()));
+        return Err(HeaderError::Value(shown(&name)));
     }
     Ok((name, value))
+}
+
+/// A name as errors tell it.
+fn shown(name: &str) -> String {
+    name.chars().take(64).collect()
 }
 
 /// Many servers hand headers to programs as variables in which `-` and `_` are one (RFC 3875, 4.1.18): a name of ours is

@@ -20,16 +20,20 @@ pub struct RateLimit {
 pub enum RateLimitError {
     /// Not a number from 0.01 to 10,000.
     #[error(
-        "per_second must be from {} to {}",
+        "per_second must be a number from {} to {}",
         limits::RATE_PER_SECOND_MIN,
         limits::RATE_PER_SECOND_MAX
     )]
     PerSecond,
     /// There is no rate without it.
-    #[error("per_second is missing")]
+    #[error(
+        "per_second is missing: it must be a number from {} to {}",
+        limits::RATE_PER_SECOND_MIN,
+        limits::RATE_PER_SECOND_MAX
+    )]
     PerSecondMissing,
     /// Not a number from 1 to 10,000.
-    #[error("burst must be from 1 to {}", limits::RATE_BURST_MAX)]
+    #[error("burst must be a whole number from 1 to {}", limits::RATE_BURST_MAX)]
     Burst,
 }
 

@@ -10,6 +10,7 @@
 //! together at most 30 days, since no delivery lives longer.
 
 use core::time::Duration;
+use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
@@ -85,63 +86,107 @@ impl UncheckedPolicy {
     ///
     /// # Errors
     ///
-    /// [`RetryPolicyError`] names the bound that it breaks.
-    pub fn checked(self) -> Result<RetryPolicy, RetryPolicyError> {
-        self.0.try_into()
-    }
-}
-
-/// Which bound a policy breaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum RetryPolicyError {
-    /// `max_attempts`, or one more than the number of `delays_ms`.
-    #[error("a policy has 1 to 1000 attempts")]
-    Attempts,
-    /// A delay.
-    #[error("a delay is 10 ms to 7 days (604800000 ms)")]
-    Delay,
-    /// `cap_ms` under `base_ms`.
-    #[error("cap_ms is at least base_ms")]
-    Cap,
-    /// `factor`.
-    #[error("factor is 1 to 10")]
-    Factor,
-    /// `spread`.
-    #[error("spread is 0 to 1")]
-    Spread,
-    /// The sum of all delays.
-    #[error("all delays together are at most 30 days")]
-    Span,
-}
-
-impl RetryPolicyError {
-    /// The field that is out of bounds, as a JSON pointer inside the policy; empty for the policy as a whole.
-    #[must_use]
-    pub const fn pointer(self) -> &'static str {
-        match self {
-            Self::Attempts => "/max_attempts",
-            Self::Cap => "/cap_ms",
-            Self::Factor => "/factor",
-            Self::Spread => "/jitter/spread",
-            Self::Delay | Self::Span => "",
+    /// Every bound that it breaks, and where; never none.
+    pub fn checked(self) -> Result<RetryPolicy, Vec<RetryPolicyFault>> {
+        let policy = RetryPolicy::from_wire(self.0);
+        let faults = policy.faults();
+        if faults.is_empty() {
+            Ok(policy)
+        } else {
+            Err(faults)
         }
     }
 }
 
+/// A bound that a policy breaks. Its words say what the field must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RetryPolicyError {
+    /// `max_attempts`.
+    #[error("must be a whole number from 1 to 1000")]
+    Attempts,
+    /// The number of `delays_ms`: one less than there are attempts.
+    #[error("must have at most 999 delays")]
+    Delays,
+    /// A delay.
+    #[error("must be a whole number from 10 to 604800000")]
+    Delay,
+    /// `cap_ms` under `base_ms`.
+    #[error("must be at least base_ms")]
+    Cap,
+    /// `factor`.
+    #[error("must be a number from 1 to 10")]
+    Factor,
+    /// `spread`.
+    #[error("must be a number from 0 to 1")]
+    Spread,
+    /// The sum of all delays.
+    #[error("must have delays of at most 30 days together")]
+    Span,
+}
+
+/// A bound that a policy breaks, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{pointer} {error}")]
+pub struct RetryPolicyFault {
+    /// The field, as a JSON pointer inside the policy; empty for the policy as a whole.
+    pub pointer: Cow<'static, str>,
+    /// The bound.
+    pub error: RetryPolicyError,
+}
+
 impl RetryPolicy {
+    /// As it was written; nobody knows yet whether it is within the bounds.
+    fn from_wire(wire: wire::RetryPolicy) -> Self {
+        match wire {
+            wire::RetryPolicy::Preset { name } => Self::Preset { name },
+            wire::RetryPolicy::Fixed {
+                delay_ms,
+                max_attempts,
+            } => Self::Fixed {
+                delay_ms,
+                max_attempts,
+            },
+            wire::RetryPolicy::Exponential {
+                base_ms,
+                factor,
+                cap_ms,
+                max_attempts,
+                jitter,
+            } => Self::Exponential {
+                base_ms,
+                factor,
+                cap_ms,
+                max_attempts,
+                jitter,
+            },
+            wire::RetryPolicy::Schedule { delays_ms, jitter } => {
+                Self::Schedule { delays_ms, jitter }
+            }
+        }
+    }
+
     /// Takes the policy when it is within the bounds. Reading one from JSON has done this already.
     ///
     /// # Errors
     ///
-    /// [`RetryPolicyError`] names the bound that it breaks.
-    pub fn checked(self) -> Result<Self, RetryPolicyError> {
+    /// [`RetryPolicyFault`] names the first bound that it breaks.
+    pub fn checked(self) -> Result<Self, RetryPolicyFault> {
+        match self.faults().into_iter().next() {
+            Some(fault) => Err(fault),
+            None => Ok(self),
+        }
+    }
+
+    /// Every bound that it breaks, in the order of its fields.
+    fn faults(&self) -> Vec<RetryPolicyFault> {
+        let mut faults = Bounds::default();
         match self.shape() {
             Shape::Fixed {
                 delay_ms,
                 max_attempts,
             } => {
-                check_attempts(max_attempts)?;
-                check_delay(delay_ms)?;
+                faults.delay("/delay_ms", delay_ms);
+                faults.attempts(max_attempts);
             }
             Shape::Exponential {
                 base_ms,
@@ -150,30 +195,29 @@ impl RetryPolicy {
                 max_attempts,
                 jitter,
             } => {
-                check_attempts(max_attempts)?;
-                check_delay(base_ms)?;
-                check_delay(cap_ms)?;
-                check_jitter(jitter)?;
-                if cap_ms < base_ms {
-                    return Err(RetryPolicyError::Cap);
-                }
-                if !(1.0..=limits::POLICY_FACTOR_MAX).contains(&factor) {
-                    return Err(RetryPolicyError::Factor);
-                }
+                faults.delay("/base_ms", base_ms);
+                let grows = (1.0..=limits::POLICY_FACTOR_MAX).contains(&factor);
+                faults.unless(grows, "/factor", RetryPolicyError::Factor);
+                faults.delay("/cap_ms", cap_ms);
+                faults.unless(cap_ms >= base_ms, "/cap_ms", RetryPolicyError::Cap);
+                faults.attempts(max_attempts);
+                faults.jitter(jitter);
             }
             Shape::Schedule { delays_ms, jitter } => {
-                check_attempts(
-                    u32::try_from(delays_ms.len()).map_or(u32::MAX, |n| n.saturating_add(1)),
-                )?;
-                delays_ms.iter().try_for_each(|&delay| check_delay(delay))?;
-                check_jitter(jitter)?;
+                let most = limits::POLICY_ATTEMPTS.saturating_sub(1);
+                let few = u32::try_from(delays_ms.len()).is_ok_and(|n| n <= most);
+                faults.unless(few, "/delays_ms", RetryPolicyError::Delays);
+                // No more than there may be are looked at, so that faults are bounded (INV-11).
+                for (at, delay) in (0..most).zip(delays_ms) {
+                    faults.delay(format!("/delays_ms/{at}"), *delay);
+                }
+                faults.jitter(jitter);
             }
         }
-        if self.span() > limits::POLICY_SPAN_MAX {
-            Err(RetryPolicyError::Span)
-        } else {
-            Ok(self)
-        }
+        // A sum of what is out of bounds says nothing more.
+        let short = !faults.0.is_empty() || self.span() <= limits::POLICY_SPAN_MAX;
+        faults.unless(short, "", RetryPolicyError::Span);
+        faults.0
     }
 
     /// Attempts that the policy allows, the first included.
@@ -295,33 +339,46 @@ impl RetryPolicy {
     }
 }
 
-fn check_attempts(attempts: u32) -> Result<(), RetryPolicyError> {
-    if (1..=limits::POLICY_ATTEMPTS).contains(&attempts) {
-        Ok(())
-    } else {
-        Err(RetryPolicyError::Attempts)
-    }
-}
+/// The bounds that a policy breaks.
+#[derive(Default)]
+struct Bounds(Vec<RetryPolicyFault>);
 
-fn check_delay(ms: u64) -> Result<(), RetryPolicyError> {
-    let bounds = limits::POLICY_DELAY_MIN..=limits::POLICY_DELAY_MAX;
-    if bounds.contains(&Duration::from_millis(ms)) {
-        Ok(())
-    } else {
-        Err(RetryPolicyError::Delay)
+impl Bounds {
+    fn unless(
+        &mut self,
+        holds: bool,
+        pointer: impl Into<Cow<'static, str>>,
+        error: RetryPolicyError,
+    ) {
+        if !holds {
+            let pointer = pointer.into();
+            self.0.push(RetryPolicyFault { pointer, error });
+        }
     }
-}
 
-fn check_jitter(jitter: Jitter) -> Result<(), RetryPolicyError> {
-    match jitter {
-        Jitter::Spread(r) if !(0.0..=1.0).contains(&r) => Err(RetryPolicyError::Spread),
-        _ => Ok(()),
+    fn attempts(&mut self, attempts: u32) {
+        let some = (1..=limits::POLICY_ATTEMPTS).contains(&attempts);
+        self.unless(some, "/max_attempts", RetryPolicyError::Attempts);
+    }
+
+    fn delay(&mut self, pointer: impl Into<Cow<'static, str>>, ms: u64) {
+        let bounds = limits::POLICY_DELAY_MIN..=limits::POLICY_DELAY_MAX;
+        let within = bounds.contains(&Duration::from_millis(ms));
+        self.unless(within, pointer, RetryPolicyError::Delay);
+    }
+
+    fn jitter(&mut self, jitter: Jitter) {
+        let within = match jitter {
+            Jitter::Spread(r) => (0.0..=1.0).contains(&r),
+            _ => true,
+        };
+        self.unless(within, "/jitter/spread", RetryPolicyError::Spread);
     }
 }
 
 /// The policy as it is written, before its bounds are checked.
 mod wire {
-    use super::{Jitter, Preset, RetryPolicyError};
+    use super::{Jitter, Preset, RetryPolicyFault};
 
     #[derive(Debug, Clone, PartialEq, serde::Deserialize)]
     #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
@@ -349,34 +406,10 @@ mod wire {
     }
 
     impl TryFrom<RetryPolicy> for super::RetryPolicy {
-        type Error = RetryPolicyError;
+        type Error = RetryPolicyFault;
 
-        fn try_from(wire: RetryPolicy) -> Result<Self, RetryPolicyError> {
-            match wire {
-                RetryPolicy::Preset { name } => Self::Preset { name },
-                RetryPolicy::Fixed {
-                    delay_ms,
-                    max_attempts,
-                } => Self::Fixed {
-                    delay_ms,
-                    max_attempts,
-                },
-                RetryPolicy::Exponential {
-                    base_ms,
-                    factor,
-                    cap_ms,
-                    max_attempts,
-                    jitter,
-                } => Self::Exponential {
-                    base_ms,
-                    factor,
-                    cap_ms,
-                    max_attempts,
-                    jitter,
-                },
-                RetryPolicy::Schedule { delays_ms, jitter } => Self::Schedule { delays_ms, jitter },
-            }
-            .checked()
+        fn try_from(wire: RetryPolicy) -> Result<Self, RetryPolicyFault> {
+            Self::from_wire(wire).checked()
         }
     }
 }

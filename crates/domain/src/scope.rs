@@ -13,9 +13,9 @@ words! {
         PayloadsRead = "payloads:read",
         /// Read endpoints, without secrets.
         EndpointsRead = "endpoints:read",
-        /// Create, change, delete and test endpoints.
+        /// Create, change, delete and test endpoints, and rotate their signing secrets: an answer shows the secret that it made.
         EndpointsWrite = "endpoints:write",
-        /// Read and rotate signing secrets.
+        /// Read the signing secrets of endpoints.
         EndpointsSecrets = "endpoints:secrets",
         /// Change event types.
         EventTypesWrite = "event_types:write",

@@ -1,7 +1,7 @@
 //! The headers that signatures stand in: an endpoint's own headers may have none of their names.
 
 use crate::compat::{CompatError, CompatForm};
-use crate::header::{HeaderError, alike};
+use crate::header::{HeaderError, HeaderFault, HeadersError, alike};
 use crate::limits;
 
 /// Why a text is no prefix.
@@ -105,15 +105,17 @@ impl SignatureHeaders {
     ///
     /// # Errors
     ///
-    /// [`HeaderError::Reserved`] with the first that is.
+    /// [`HeaderError::Reserved`] for each that is.
     pub fn leave_free<'a>(
         &self,
         names: impl IntoIterator<Item = &'a str>,
-    ) -> Result<(), HeaderError> {
-        match names.into_iter().find(|name| self.take(name)) {
-            Some(name) => Err(HeaderError::Reserved(name.to_owned())),
-            None => Ok(()),
-        }
+    ) -> Result<(), HeadersError> {
+        let taken = names.into_iter().filter(|name| self.take(name));
+        let faults = taken.map(|name| HeaderFault {
+            name: Some(name.to_owned()),
+            error: HeaderError::Reserved(name.to_ascii_lowercase()),
+        });
+        HeadersError::of(faults.collect())
     }
 }
 

@@ -19,7 +19,7 @@ pub use endpoint::{
 pub use key::{NewKey, Revoked, create_key, revoke_key, tenant_of_key};
 use posthorn_domain::compat::CompatError;
 use posthorn_domain::endpoint::SigningScheme;
-use posthorn_domain::header::HeaderError;
+use posthorn_domain::header::HeadersError;
 use posthorn_domain::id::TenantId;
 use posthorn_domain::metadata::MetadataError;
 use posthorn_domain::rate::RateLimitError;
@@ -50,7 +50,7 @@ pub enum ConfigureError {
     TooManyKeys,
     /// The headers, merged with those that stay, are not valid.
     #[error("a header is not valid: {0}")]
-    Headers(#[source] HeaderError),
+    Headers(#[source] HeadersError),
     /// The metadata, merged with what stays, is not valid.
     #[error("the metadata is not valid: {0}")]
     Metadata(#[source] MetadataError),

@@ -147,6 +147,12 @@ fn bounds(schema: &Value) -> Vec<String> {
 
 /// What values a schema has, in a few words.
 pub(super) fn kind(schema: &Value) -> String {
+    let null = if is_nullable(schema) { " or null" } else { "" };
+    format!("{}{null}", kind_besides_null(schema))
+}
+
+/// What values a schema has beside null, where its own type lists that.
+fn kind_besides_null(schema: &Value) -> String {
     if let Some(name) = schema
         .get("$ref")
         .and_then(Value::as_str)
@@ -173,28 +179,38 @@ pub(super) fn kind(schema: &Value) -> String {
         return words.join(" ");
     }
     if let Some(items) = schema.get("items") {
-        let null = if is_nullable(schema) { " or null" } else { "" };
-        return format!("list of {}{null}", values(items));
+        return format!("list of {}", inner(items));
     }
     if let Some(values) = schema
         .get("additionalProperties")
         .filter(|values| values.is_object())
     {
-        let null = if is_nullable(schema) { " or null" } else { "" };
-        return format!("object of {}{null}", self::values(values));
+        return format!("object of {}", inner(values));
     }
     let format = schema
         .get("format")
         .and_then(Value::as_str)
         .map(|format| format!(" ({format})"))
         .unwrap_or_default();
-    match schema.get("type") {
-        Some(Value::String(one)) => escape(&format!("{one}{format}")),
-        Some(Value::Array(some)) => escape(&format!(
-            "{}{format}",
-            some.iter().map(plain).collect::<Vec<_>>().join(" or ")
-        )),
-        _ => "any JSON value".to_owned(),
+    let names = match schema.get("type") {
+        Some(Value::String(one)) => vec![one.clone()],
+        Some(Value::Array(some)) => some
+            .iter()
+            .filter(|kind| *kind != "null")
+            .map(plain)
+            .collect(),
+        _ => return "any JSON value".to_owned(),
+    };
+    escape(&format!("{}{format}", names.join(" or ")))
+}
+
+/// What a list or an object holds. A choice stands apart from what else the whole may be.
+fn inner(schema: &Value) -> String {
+    let values = values(schema);
+    if values.contains(" or ") {
+        format!("({values})")
+    } else {
+        values
     }
 }
 

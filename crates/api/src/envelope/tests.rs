@@ -185,7 +185,7 @@ fn all_faults_of_an_event_are_told_at_once() {
         .iter()
         .map(|fault| fault.pointer.as_str())
         .collect();
-    assert_eq!(pointers, ["/type", "/occurred_at", "/headers"]);
+    assert_eq!(pointers, ["/type", "/occurred_at", "/headers/host"]);
 }
 
 #[test]

@@ -72,7 +72,7 @@ pub(super) struct Endpoint {
     rate_limit: Option<Rate>,
     /// Requests under way at most, over all nodes; null: 16 on each node.
     max_in_flight: Option<u32>,
-    /// One deadline over connecting, headers and body.
+    /// How long a request may take, in milliseconds, from looking its host up to the last byte of the answer.
     timeout_ms: u32,
     /// Statuses that end a delivery at once.
     fatal_statuses: Vec<u16>,

@@ -5,7 +5,15 @@ use proptest::prelude::*;
 use super::*;
 
 fn one(name: &str, value: &str) -> Result<CustomHeaders, HeaderError> {
-    CustomHeaders::parse([(name, value)])
+    CustomHeaders::parse([(name, value)]).map_err(|error| only(&error))
+}
+
+/// The one fault that there is.
+fn only(error: &HeadersError) -> HeaderError {
+    let [fault] = error.faults() else {
+        panic!("{error}");
+    };
+    fault.error.clone()
 }
 
 #[test]
@@ -71,7 +79,37 @@ fn what_posthorn_sends_itself_and_what_is_the_connections_is_refused_in_any_case
 #[test]
 fn the_same_name_in_two_cases_is_refused() {
     let twice = CustomHeaders::parse([("X-Key", "1"), ("x-key", "2")]);
-    assert_eq!(twice, Err(HeaderError::Twice("x-key".into())));
+    assert_eq!(
+        twice.map_err(|error| only(&error)),
+        Err(HeaderError::Twice("x-key".into()))
+    );
+}
+
+#[test]
+fn every_header_that_is_refused_is_named_as_it_was_given() {
+    let refused = CustomHeaders::parse([
+        ("Host", "x"),
+        ("X-Good", "1"),
+        ("a/b", "x"),
+        ("X-Bad", "a\nb"),
+        ("x-good", "2"),
+    ]);
+    let refused = refused.unwrap_err();
+    let named: Vec<_> = refused
+        .faults()
+        .iter()
+        .map(|fault| (fault.name.as_deref().unwrap(), fault.error.clone()))
+        .collect();
+    assert_eq!(
+        named,
+        [
+            ("Host", HeaderError::Reserved("host".into())),
+            ("a/b", HeaderError::Name),
+            ("X-Bad", HeaderError::Value("x-bad".into())),
+            ("x-good", HeaderError::Twice("x-good".into())),
+        ]
+    );
+    assert_eq!(refused.to_string().matches("; ").count(), 3);
 }
 
 #[test]
@@ -128,12 +166,12 @@ fn there_are_at_most_20_headers_of_4_kib() {
     };
     assert!(CustomHeaders::parse(many(20)).is_ok());
     assert_eq!(
-        CustomHeaders::parse(many(21)),
+        CustomHeaders::parse(many(21)).map_err(|error| only(&error)),
         Err(HeaderError::TooMany(20))
     );
     assert!(CustomHeaders::parse_for_event(many(10)).is_ok());
     assert_eq!(
-        CustomHeaders::parse_for_event(many(11)),
+        CustomHeaders::parse_for_event(many(11)).map_err(|error| only(&error)),
         Err(HeaderError::TooMany(10))
     );
     assert!(one("x", &"v".repeat(4095)).is_ok());

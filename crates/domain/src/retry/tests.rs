@@ -241,6 +241,7 @@ fn each_bound_is_held_at_its_ends() {
         }
         .checked()
         .map(|_| ())
+        .map_err(|fault| fault.error)
     };
     assert_eq!(fixed(10, 1000), Ok(()));
     assert_eq!(fixed(10, 0), Err(RetryPolicyError::Attempts));
@@ -263,6 +264,7 @@ fn each_bound_is_held_at_its_ends() {
         }
         .checked()
         .map(|_| ())
+        .map_err(|fault| fault.error)
     };
     assert_eq!(growing(1.0, 100, Jitter::Spread(1.0)), Ok(()));
     assert_eq!(growing(1.0, 99, Jitter::None), Err(RetryPolicyError::Cap));
@@ -288,9 +290,54 @@ fn each_bound_is_held_at_its_ends() {
         }
         .checked()
         .map(|_| ())
+        .map_err(|fault| fault.error)
     };
     assert_eq!(list(999), Ok(()));
-    assert_eq!(list(1000), Err(RetryPolicyError::Attempts));
+    assert_eq!(list(1000), Err(RetryPolicyError::Delays));
+}
+
+#[test]
+fn every_bound_that_is_broken_is_told_where_it_is() {
+    let told = |json: &str| {
+        let policy: UncheckedPolicy = serde_json::from_str(json).unwrap();
+        let faults = policy.checked().unwrap_err();
+        let words = faults.iter().map(ToString::to_string);
+        words.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        told(r#"{"kind":"fixed","delay_ms":9,"max_attempts":0}"#),
+        [
+            "/delay_ms must be a whole number from 10 to 604800000",
+            "/max_attempts must be a whole number from 1 to 1000",
+        ]
+    );
+    let growing = r#"{"kind":"exponential","base_ms":20,"factor":0.5,"cap_ms":10,"max_attempts":1001,"jitter":{"spread":2}}"#;
+    assert_eq!(
+        told(growing),
+        [
+            "/factor must be a number from 1 to 10",
+            "/cap_ms must be at least base_ms",
+            "/max_attempts must be a whole number from 1 to 1000",
+            "/jitter/spread must be a number from 0 to 1",
+        ]
+    );
+    assert_eq!(
+        told(r#"{"kind":"schedule","delays_ms":[10,9,10,604800001]}"#),
+        [
+            "/delays_ms/1 must be a whole number from 10 to 604800000",
+            "/delays_ms/3 must be a whole number from 10 to 604800000",
+        ]
+    );
+    assert_eq!(
+        told(r#"{"kind":"fixed","delay_ms":86400000,"max_attempts":32}"#),
+        [" must have delays of at most 30 days together"]
+    );
+    // However many there are, they are bounded (INV-11).
+    let many = format!(
+        r#"{{"kind":"schedule","delays_ms":[{}1]}}"#,
+        "1,".repeat(5000)
+    );
+    assert_eq!(told(&many).len(), 1000);
 }
 
 #[test]

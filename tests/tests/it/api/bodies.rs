@@ -82,9 +82,11 @@ async fn a_body_without_end_is_read_on_for_a_while_and_cut() {
     let request = program
         .request(Method::POST, EVENTS)
         .header(CONTENT_TYPE, "application/json");
-    api.send(request.body(given).unwrap())
-        .await
-        .refuses(413, "payload_too_large");
+    let refused = api.send(request.body(given).unwrap()).await;
+    let refused = refused.refuses(413, "payload_too_large");
+    let limit =
+        "the body of this request has at most 1179648 bytes, and its payload at most 1048576";
+    assert_eq!(refused["detail"], limit);
     let read = counted.load(std::sync::atomic::Ordering::Relaxed);
     let most = limits::SUBMIT_BODY_BYTES + limits::DISCARDED_BODY_BYTES + 2 * CHUNK;
     assert!(read <= most, "{read} bytes were read");
@@ -111,7 +113,8 @@ async fn a_payload_of_1_mib_is_taken_and_one_byte_more_is_not() {
     let over = program
         .call(Method::POST, EVENTS, Some(event(limits::PAYLOAD_BYTES + 1)))
         .await;
-    over.refuses(413, "payload_too_large");
+    let refused = over.refuses(413, "payload_too_large");
+    assert_eq!(refused["detail"], "a payload has at most 1048576 bytes");
 }
 
 #[tokio::test]

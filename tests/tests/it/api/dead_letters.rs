@@ -135,10 +135,9 @@ async fn a_dead_letter_of_a_disabled_or_deleted_endpoint_is_not_replayed() {
         .patch("/v1/endpoints/uid:one", &json!({ "state": "disabled" }))
         .await
         .expect(200);
-    program
-        .post(&replay(&id), &json!({}))
-        .await
-        .refuses(409, "endpoint_disabled");
+    let refused = program.post(&replay(&id), &json!({})).await;
+    let refused = refused.refuses(409, "endpoint_disabled");
+    assert!(super::text(&refused, "detail").contains("change its `state` to `enabled` first"));
     program.delete("/v1/endpoints/uid:one").await.expect(204);
     program
         .post(&replay(&id), &json!({}))

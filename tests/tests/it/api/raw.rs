@@ -200,7 +200,8 @@ async fn a_raw_payload_of_1_mib_is_taken_and_one_byte_more_is_not() {
     }
     let over = bytes(limits::PAYLOAD_BYTES + 1);
     let refused = program.raw(PAID, of, &over).await;
-    refused.refuses(413, "payload_too_large");
+    let refused = refused.refuses(413, "payload_too_large");
+    assert_eq!(refused["detail"], "a payload has at most 1048576 bytes");
 }
 
 /// A15: in chunks, without a length.

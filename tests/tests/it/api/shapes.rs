@@ -210,3 +210,40 @@ async fn a_refusal_leaves_out_what_it_has_nothing_to_say_about() {
     assert_eq!(refused["detail"], "/type must be a string, not a number");
     assert_eq!(refused["errors"][0]["detail"], refused["detail"]);
 }
+
+#[tokio::test]
+async fn every_header_that_is_refused_is_told_at_its_own_place() {
+    let api = Api::start().await;
+    let program = api.program().await;
+    let uid = text(&program.endpoint(json!({})).await, "id");
+    let headers = json!({ "Host": "x", "a/b~c": "x", "X-Bad": "a\nb", "X-Good": "1" });
+    let made = json!({ "url": "http://127.0.0.1:9/", "headers": headers });
+    let event = json!({ "type": "a.b", "payload": 1, "headers": headers });
+    let path = format!("/v1/endpoints/{uid}");
+    for refused in [
+        program.post("/v1/endpoints", &made).await,
+        program.patch(&path, &json!({ "headers": headers })).await,
+        program.post("/v1/events", &event).await,
+    ] {
+        let refused = refused.refuses(422, "header_invalid");
+        let errors = refused["errors"].as_array().unwrap().iter();
+        let pointers: Vec<_> = errors.map(|error| text(error, "pointer")).collect();
+        assert_eq!(
+            pointers,
+            ["/headers/Host", "/headers/X-Bad", "/headers/a~1b~0c"]
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_told_how_large_it_may_be() {
+    let api = Api::start().await;
+    let program = api.program().await;
+    let large = json!({ "url": "x".repeat(1024 * 1024) });
+    let refused = program.post("/v1/endpoints", &large).await;
+    let refused = refused.refuses(413, "body_too_large");
+    assert_eq!(
+        refused["detail"],
+        "the body of this request has at most 1048576 bytes"
+    );
+}

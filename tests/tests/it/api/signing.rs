@@ -121,12 +121,14 @@ async fn a_header_that_a_signature_has_is_refused_whichever_comes_first() {
         let headers = json!({ name: "x" });
         let body = json!({ "url": "http://127.0.0.1:9/", "signing": signing, "headers": headers });
         let refused = program.post(ENDPOINTS, &body).await;
-        refused.refuses(422, "header_invalid");
+        let refused = refused.refuses(422, "header_invalid");
+        assert_eq!(refused["errors"][0]["pointer"], format!("/headers/{name}"));
         let free = program.endpoint(json!({ "headers": headers })).await;
         let free = format!("{ENDPOINTS}/{}", super::text(&free, "id"));
         let refused = program.patch(&free, &json!({ "signing": signing })).await;
         let refused = refused.refuses(422, "header_invalid");
-        assert_eq!(refused["errors"][0]["pointer"], "/headers", "{name}");
+        let kept = format!("/headers/{}", name.to_lowercase());
+        assert_eq!(refused["errors"][0]["pointer"], kept);
         let signs = program.endpoint(json!({ "signing": signing })).await;
         let signs = format!("{ENDPOINTS}/{}", super::text(&signs, "id"));
         let refused = program.patch(&signs, &json!({ "headers": headers })).await;

@@ -120,6 +120,44 @@ fn every_field_of_every_object_is_shown_with_its_words_and_all_its_bounds() {
     assert!(seen > 60, "{seen}");
 }
 
+/// Whether null is among the values of a schema, which is not looked at as the page does.
+fn takes_null(schema: &Value) -> bool {
+    let own = match schema.get("type") {
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "null"),
+        Some(kind) => kind == "null",
+        None => false,
+    };
+    let joined = ["/anyOf", "/oneOf"].map(|members| list(schema, members));
+    own || joined.into_iter().flatten().any(takes_null)
+}
+
+#[test]
+fn every_field_that_may_be_null_says_so_and_no_other_does() {
+    let document = document();
+    let (mut nullable, mut others) = (0, 0);
+    for (name, schema) in object(document, "/components/schemas") {
+        let html = render_schema(document, name, schema);
+        let parts = std::iter::once(schema).chain(list(schema, "/allOf"));
+        for (field, described) in parts.flat_map(|part| object(part, "/properties")) {
+            let may_be = takes_null(described);
+            let words = inline(text(described, "/description"));
+            let told = |row: &String| {
+                let cell = row.split("<td>").nth(1).unwrap_or_default();
+                // What an object holds may be null without the field being so.
+                let cell = cell.replace("(string or null)", "string");
+                row.contains(&words) && cell.contains(" or null") == may_be
+            };
+            assert!(
+                rows(&html, field).iter().any(told),
+                "{name}.{field}, null: {may_be}: {:?}",
+                rows(&html, field)
+            );
+            *(if may_be { &mut nullable } else { &mut others }) += 1;
+        }
+    }
+    assert!(nullable > 40 && others > 100, "{nullable} {others}");
+}
+
 #[test]
 fn a_pattern_is_shown_and_what_stands_inside_another_schema_has_its_bounds() {
     let shown = values(&json!({

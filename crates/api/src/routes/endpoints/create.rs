@@ -67,7 +67,8 @@ pub(in crate::routes) struct CreateEndpoint {
     #[serde(default)]
     #[schema(minimum = 1, maximum = 1000)]
     max_in_flight: Option<u32>,
-    /// One deadline over connecting, headers and body. Default 15,000.
+    /// How long a request may take, in milliseconds, from looking its host up to the last byte of the answer. A 2xx whose head came within
+    /// it counts as success, and its body is kept as far as it came. Default 15,000.
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, minimum = 1000, maximum = 30_000, default = 15_000)]
     timeout_ms: Option<u32>,
@@ -80,7 +81,8 @@ pub(in crate::routes) struct CreateEndpoint {
     #[schema(value_type = Option<SigningRequest>, nullable = false)]
     signing: Option<Object<SigningRequest>>,
     /// What its requests carry: `payload` (default), the bytes as they were submitted, or `standard`, the envelope
-    /// `{"type":…,"timestamp":…,"data":…}` with those bytes as `data`. An event that is not JSON is not for such an endpoint.
+    /// `{"type":…,"timestamp":…,"data":…}` with those bytes as `data`. Only `standard` tells a receiver the event's type: no header
+    /// does. An event that is not JSON is not for such an endpoint.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<super::update::BodyWord>, nullable = false)]
     body: Option<BodyForm>,
@@ -110,6 +112,10 @@ pub(in crate::routes) struct CreateEndpoint {
 ///
 /// In force for every event that is submitted after the answer. The secret is shown in this answer; later
 /// `GET /v1/endpoints/{id}/secrets` shows it to keys with the scope `endpoints:secrets`.
+///
+/// Of its URL only an address that is written out, and a name of this server itself, are judged now (`target_forbidden`). A host name is
+/// judged whenever it is resolved for sending, since its addresses may change: where they are forbidden, attempts fail with the kind
+/// `refused_target`. `POST /v1/endpoints/{id}/test` tells at once.
 #[utoipa::path(
     post,
     path = "/v1/endpoints",
@@ -161,11 +167,9 @@ impl CreateEndpoint {
             .and_then(|text| fields::words("/state_reason", text, &mut faults));
         let event_types: Option<Vec<EventTypePattern>> =
             fields::event_types(&patterns, &mut faults);
-        let headers = self
-            .headers
-            .and_then(|Pairs(pairs)| fields::headers(pairs, &mut faults))
-            .unwrap_or_default();
-        signs.leave_free(&headers, &mut faults);
+        let Pairs(headers) = self.headers.unwrap_or_default();
+        signs.leave_free(headers.keys().map(String::as_str), &mut faults);
+        let headers = fields::headers(headers, &mut faults).unwrap_or_default();
         let metadata = fields::metadata(
             self.metadata
                 .map_or_else(BTreeMap::new, |Pairs(pairs)| pairs),
@@ -222,3 +226,86 @@ impl CreateEndpoint {
 /// The default of `timeout_ms`.
 #[expect(clippy::cast_possible_truncation, reason = "15,000 milliseconds")]
 pub(super) const TIMEOUT_DEFAULT_MS: u32 = limits::TIMEOUT_DEFAULT.as_millis() as u32;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::body::parse;
+
+    /// Where a body has faults, and their words.
+    fn told(body: &Value) -> BTreeSet<(String, String)> {
+        let egress = EgressPolicy::parse("").unwrap();
+        let failure = match parse::<CreateEndpoint>(body.to_string().as_bytes()) {
+            Ok((request, faults)) => request.checked(&egress, faults).err().unwrap(),
+            Err(failure) => failure,
+        };
+        let faults = failure.faults.into_iter();
+        faults.map(|fault| (fault.pointer, fault.detail)).collect()
+    }
+
+    /// The handler says so where the body has its form, the check along the schema where it has not; that one adds null where a
+    /// field takes it.
+    #[test]
+    fn a_number_out_of_its_bounds_is_told_in_the_same_words_by_whoever_finds_it() {
+        let growing = json!({ "kind": "exponential", "base_ms": 9, "factor": 11, "cap_ms": 604_800_001,
+            "max_attempts": 1_001, "jitter": { "spread": 2 } });
+        let mut seen = 0;
+        for (field, value) in [
+            ("max_age_s", json!(59)),
+            ("timeout_ms", json!(30_001)),
+            ("max_in_flight", json!(0)),
+            ("fatal_statuses", json!([399, 422, 600])),
+            ("rate_limit", json!({ "per_second": 0.001, "burst": 0 })),
+            (
+                "rate_limit",
+                json!({ "per_second": 10_001, "burst": 10_001 }),
+            ),
+            (
+                "retry_policy",
+                json!({ "kind": "fixed", "delay_ms": 9, "max_attempts": 0 }),
+            ),
+            ("retry_policy", growing),
+        ] {
+            let mut body = json!({ "url": "https://example.com/", field: value });
+            let alone = told(&body);
+            body["urll"] = json!(1);
+            let beside: BTreeSet<_> = told(&body)
+                .into_iter()
+                .filter(|(pointer, _)| pointer != "/urll")
+                .map(|(pointer, detail)| (pointer, detail.trim_end_matches(" or null").to_owned()))
+                .collect();
+            let own = ", and not 408, 410 or 429, which have a meaning of their own";
+            let alone: BTreeSet<_> = alone
+                .into_iter()
+                .map(|(pointer, detail)| (pointer, detail.trim_end_matches(own).to_owned()))
+                .collect();
+            assert_eq!(alone, beside);
+            assert!(
+                alone
+                    .iter()
+                    .all(|(pointer, detail)| detail.starts_with(pointer))
+            );
+            seen += alone.len();
+        }
+        assert_eq!(seen, 16);
+    }
+
+    #[test]
+    fn a_rate_without_its_number_lacks_a_field_and_each_wrong_number_is_told() {
+        let rate =
+            |rate: &Value| told(&json!({ "url": "https://example.com/", "rate_limit": rate }));
+        let missing = rate(&json!({ "burst": 0 }));
+        let words: Vec<_> = missing.iter().map(|(_, detail)| detail.as_str()).collect();
+        assert_eq!(
+            words,
+            [
+                "/rate_limit/burst must be a whole number from 1 to 10000",
+                "/rate_limit/per_second is missing: it must be a number from 0.01 to 10000",
+            ]
+        );
+    }
+}

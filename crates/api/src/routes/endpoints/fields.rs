@@ -16,7 +16,7 @@ use posthorn_store::configure::{Patch, RateChanges};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::failure::{header_problem, rate_pointer};
+use crate::failure::{header_faults, rate_fault};
 use crate::faults::Faults;
 use crate::problem::Problem;
 use crate::wire::{Change, present};
@@ -104,12 +104,9 @@ pub(super) fn headers(
     pairs: BTreeMap<String, String>,
     faults: &mut Faults,
 ) -> Option<CustomHeaders> {
-    let headers = CustomHeaders::parse(pairs);
-    let problem = headers
-        .as_ref()
-        .err()
-        .map_or(Problem::HeaderInvalid, header_problem);
-    faults.keep("/headers", problem, headers)
+    CustomHeaders::parse(pairs)
+        .map_err(|error| header_faults(&error).for_each(|fault| faults.note(fault)))
+        .ok()
 }
 
 /// Pairs that are shown and never sent, all of them.
@@ -141,10 +138,16 @@ pub(super) fn timeout_ms(millis: u32, faults: &mut Faults) -> Option<u32> {
 
 /// When a failed attempt is followed by another.
 pub(super) fn retry_policy(policy: UncheckedPolicy, faults: &mut Faults) -> Option<RetryPolicy> {
-    let policy = policy.checked();
-    let place = policy.as_ref().err().map_or("", |error| error.pointer());
-    let pointer = format!("/retry_policy{place}");
-    faults.keep(&pointer, Problem::FieldInvalid, policy)
+    let checked = policy.checked();
+    checked
+        .map_err(|broken| {
+            for fault in broken {
+                let pointer = format!("/retry_policy{}", fault.pointer);
+                let detail = format!("{pointer} {}", fault.error);
+                faults.add(pointer, Problem::FieldInvalid, detail);
+            }
+        })
+        .ok()
 }
 
 /// A status that may end a delivery at once: 400 to 599 without 408, 410 and 429.
@@ -183,25 +186,38 @@ impl RateRequest {
     /// The rate of an endpoint that had none.
     pub(super) fn whole(&self, faults: &mut Faults) -> Option<RateLimit> {
         let rate = self.changes().merge(None);
-        let pointer = rate.err().map_or("", rate_pointer);
-        faults.keep(pointer, Problem::FieldInvalid, rate)
+        let missing = rate
+            .err()
+            .filter(|error| *error == RateLimitError::PerSecondMissing);
+        for error in missing.into_iter().chain(self.out_of_range()) {
+            faults.note(rate_fault(error));
+        }
+        rate.ok()
     }
 
     /// A change of a rate. That there is one to change is for the store to see.
     pub(super) fn change(&self, faults: &mut Faults) -> Option<RateChanges> {
-        let changes = self.changes();
-        match changes.merge(None) {
-            Ok(_) | Err(RateLimitError::PerSecondMissing) => {}
-            Err(error) => {
-                faults.add(
-                    rate_pointer(error),
-                    Problem::FieldInvalid,
-                    error.to_string(),
-                );
-                return None;
-            }
+        let mut sound = true;
+        for error in self.out_of_range() {
+            faults.note(rate_fault(error));
+            sound = false;
         }
-        Some(changes)
+        sound.then(|| self.changes())
+    }
+
+    /// What is wrong with the numbers that are there, each by itself.
+    fn out_of_range(&self) -> impl Iterator<Item = RateLimitError> {
+        let per_second = self
+            .per_second
+            .map(|per_second| RateLimit::new(per_second, RateLimit::BURST_DEFAULT));
+        let burst = match self.burst {
+            Change::Value(burst) => Some(RateLimit::new(1.0, burst)),
+            Change::Absent | Change::Null => None,
+        };
+        [per_second, burst]
+            .into_iter()
+            .flatten()
+            .filter_map(Result::err)
     }
 }
 
@@ -211,30 +227,40 @@ pub(super) fn max_in_flight(limit: u32, faults: &mut Faults) -> Option<u32> {
     within("/max_in_flight", limit, 1, most, faults)
 }
 
-fn within(pointer: &str, value: u32, least: u64, most: u64, faults: &mut Faults) -> Option<u32> {
+/// A whole number within its bounds. The words are those of [`crate::shape`].
+pub(super) fn within(
+    pointer: &str,
+    value: u32,
+    least: u64,
+    most: u64,
+    faults: &mut Faults,
+) -> Option<u32> {
     if (least..=most).contains(&u64::from(value)) {
         return Some(value);
     }
     faults.add(
         pointer,
         Problem::FieldInvalid,
-        format!("must be from {least} to {most}"),
+        format!("{pointer} must be a whole number from {least} to {most}"),
     );
     None
 }
 
 /// Statuses that end a delivery at once: in order, each once.
 pub(super) fn fatal_statuses(mut statuses: Vec<u16>, faults: &mut Faults) -> Option<Vec<u16>> {
+    let mut sound = true;
     for (at, status) in statuses.iter().enumerate() {
         if !may_be_fatal(*status) {
-            let detail = "400 to 599 without 408, 410 and 429, which have a meaning of their own";
-            faults.add(
-                format!("/fatal_statuses/{at}"),
-                Problem::FieldInvalid,
-                detail,
+            let pointer = format!("/fatal_statuses/{at}");
+            let detail = format!(
+                "{pointer} must be a whole number from 400 to 599, and not 408, 410 or 429, which have a meaning of their own"
             );
-            return None;
+            faults.add(pointer, Problem::FieldInvalid, detail);
+            sound = false;
         }
+    }
+    if !sound {
+        return None;
     }
     statuses.sort_unstable();
     statuses.dedup();

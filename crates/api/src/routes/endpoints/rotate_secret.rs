@@ -14,6 +14,7 @@ use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::fields::within;
 use super::secrets::NO_STORE;
 use crate::authenticate::Caller;
 use crate::body::JsonOrNothing;
@@ -144,13 +145,12 @@ impl RotateSecret {
             faults.add("/secret", Problem::SecretInvalid, detail);
         }
         let longest = limits::SECRET_OVERLAP_MAX.as_secs();
-        let overlap = self.overlap_s.map_or(limits::SECRET_OVERLAP_DEFAULT, |s| {
-            Duration::from_secs(u64::from(s))
-        });
-        if overlap > limits::SECRET_OVERLAP_MAX {
-            let detail = format!("must be from 0 to {longest}");
-            faults.add("/overlap_s", Problem::FieldInvalid, detail);
-        }
+        let overlap = self
+            .overlap_s
+            .and_then(|seconds| within("/overlap_s", seconds, 0, longest, &mut faults))
+            .map_or(limits::SECRET_OVERLAP_DEFAULT, |seconds| {
+                Duration::from_secs(u64::from(seconds))
+            });
         faults.finish()?;
         Ok(Rotation {
             secret,

@@ -4,7 +4,6 @@ use std::fmt;
 
 use posthorn_domain::compat::{Compat, CompatError, CompatKind, CompatSecret};
 use posthorn_domain::endpoint::SigningScheme;
-use posthorn_domain::header::CustomHeaders;
 use posthorn_domain::secret::SigningSecret;
 use posthorn_domain::signature_headers::{HeaderPrefix, SignatureHeaders};
 use posthorn_store::configure::{CompatChanges, Patch};
@@ -12,7 +11,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::rotate_secret::SchemeWord;
-use crate::failure::compat_problem;
+use crate::failure::{compat_problem, header_faults};
 use crate::faults::Faults;
 use crate::openapi::words::described_words;
 use crate::problem::Problem;
@@ -189,12 +188,17 @@ pub(super) fn whole(
 
 impl Signs {
     /// Finds fault with headers of the endpoint that have a name which its signatures take.
-    pub(super) fn leave_free(&self, headers: &CustomHeaders, faults: &mut Faults) {
+    pub(super) fn leave_free<'a>(
+        &self,
+        headers: impl IntoIterator<Item = &'a str>,
+        faults: &mut Faults,
+    ) {
         let form = self.compat.as_ref().map(|compat| &compat.form);
         let names = SignatureHeaders::new(&self.header_prefix, form);
-        if let Some(names) = keep_compat(names, faults) {
-            let free = names.leave_free(headers.names());
-            faults.keep("/headers", Problem::HeaderInvalid, free);
+        if let Some(names) = keep_compat(names, faults)
+            && let Err(error) = names.leave_free(headers)
+        {
+            header_faults(&error).for_each(|fault| faults.note(fault));
         }
     }
 }

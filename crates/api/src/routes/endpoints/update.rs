@@ -28,7 +28,7 @@ use crate::wire::{Change, Id, Object, Pairs, present};
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"description": "orders", "headers": {"x-api-key": "k-123", "x-old": null}}))]
 pub(in crate::routes) struct UpdateEndpoint {
-    /// Where requests go.
+    /// Where requests go. Judged as in `POST /v1/endpoints`.
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, max_length = 2048)]
     url: Option<String>,
@@ -64,7 +64,7 @@ pub(in crate::routes) struct UpdateEndpoint {
     #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
     max_in_flight: Change<u32>,
-    /// One deadline over connecting, headers and body.
+    /// How long a request may take, in milliseconds, from looking its host up to the last byte of the answer.
     #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1000, maximum = 30_000)]
     timeout_ms: Change<u32>,
@@ -193,7 +193,14 @@ impl UpdateEndpoint {
             headers: match self.headers {
                 Change::Absent => None,
                 Change::Null => Some(HeaderChanges::Clear),
-                Change::Value(Pairs(changes)) => Some(HeaderChanges::Merge(changes)),
+                Change::Value(Pairs(changes)) => {
+                    // Told with all other faults; what they come to beside those that stay is seen where they are merged.
+                    let set = changes
+                        .iter()
+                        .filter_map(|(name, value)| Some((name.clone(), value.clone()?)));
+                    fields::headers(set.collect(), &mut faults);
+                    Some(HeaderChanges::Merge(changes))
+                }
             },
             retry_policy: match self.retry_policy {
                 Change::Absent => None,

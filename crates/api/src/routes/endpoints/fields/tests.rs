@@ -106,3 +106,16 @@ fn statuses_with_a_meaning_of_their_own_are_not_fatal() {
         );
     }
 }
+
+#[test]
+fn each_status_that_cannot_be_fatal_is_told_in_a_sentence() {
+    let mut faults = Faults::default();
+    assert!(fatal_statuses(vec![410, 422, 200], &mut faults).is_none());
+    let told: Vec<_> = Failure::from(faults).faults;
+    assert_eq!(told.len(), 2);
+    for (fault, pointer) in told.iter().zip(["/fatal_statuses/0", "/fatal_statuses/2"]) {
+        assert_eq!(fault.pointer, pointer);
+        let sentence = format!("{pointer} must be a whole number from 400 to 599, and not 408");
+        assert!(fault.detail.starts_with(&sentence), "{}", fault.detail);
+    }
+}
