@@ -49,7 +49,7 @@ async fn an_extra_root_is_trusted() {
     assert_eq!(receiver.requests().len(), 1);
 }
 
-/// C27: TLS 1.3 says something of its own after the handshake, whenever it likes. On a new connection that is nothing unasked: with
+/// C29: TLS 1.3 says something of its own after the handshake, whenever it likes. On a new connection that is nothing unasked: with
 /// 8 tickets one of twenty requests met them on their way.
 #[tokio::test(flavor = "multi_thread")]
 async fn tickets_that_come_on_a_new_connection_are_in_no_requests_way() {
