@@ -159,7 +159,7 @@ problems! {
     /// The URL names an address that the policy of this server forbids: private, loopback, link-local,
     /// metadata and reserved addresses, unless the operator allows them.
     TargetForbidden = UNPROCESSABLE_ENTITY, "target_forbidden", "The target's address is forbidden";
-    /// A name has 1 to 100 characters and no NUL.
+    /// A name has 1 to 100 characters, not all of them spaces, and no control character.
     NameInvalid = UNPROCESSABLE_ENTITY, "name_invalid", "The name is invalid";
     /// A description may have 500 characters.
     DescriptionTooLong = UNPROCESSABLE_ENTITY, "description_too_long", "The description is too long";

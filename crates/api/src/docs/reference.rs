@@ -123,7 +123,7 @@ fn scopes() -> String {
             .map(|operation| format!("<a href=\"#{0}\"><code>{0}</code></a>", operation.id))
             .collect();
         let operations = match scope {
-            Scope::Admin => "all".to_owned(),
+            Scope::Admin => format!("all, and alone {}", operations.join(" ")),
             _ if operations.is_empty() => "none yet".to_owned(),
             _ => operations.join(" "),
         };

@@ -199,13 +199,16 @@ pub async fn patch_endpoint(
     }
     let mut endpoint = row.told()?;
     let (was, is) = audit::difference(was_shown, shown(&endpoint, &sealed)?, &named);
-    let entry = Entry {
-        action: Action::EndpointUpdated,
-        target: id.to_string(),
-        before: was,
-        after: is,
-    };
-    audit::write(&mut tx, scope.tenant(), scope.actor(), entry).await?;
+    // Setting a field to what it is changes nothing.
+    if was != is || !named.is_empty() {
+        let entry = Entry {
+            action: Action::EndpointUpdated,
+            target: id.to_string(),
+            before: was,
+            after: is,
+        };
+        audit::write(&mut tx, scope.tenant(), scope.actor(), entry).await?;
+    }
     add_health(&mut tx, scope, std::slice::from_mut(&mut endpoint)).await?;
     tx.commit().await?;
     Ok(Patched { endpoint, secrets })

@@ -1,6 +1,6 @@
 //! API keys: made and revoked in their tenant's own role. Only their hashes are kept (INV-10).
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SecondsFormat, Utc};
 use posthorn_domain::api_key::KeyHash;
 use posthorn_domain::audit::Action;
 use posthorn_domain::id::{KeyId, TenantId};
@@ -67,7 +67,9 @@ pub async fn create_key(
             ("scopes", scopes.clone().into()),
             (
                 "expires_at",
-                new.expires_at.map(|end| end.to_rfc3339()).into(),
+                new.expires_at
+                    .map(|end| end.to_rfc3339_opts(SecondsFormat::Micros, true))
+                    .into(),
             ),
         ]),
     };

@@ -100,6 +100,16 @@ async fn a_key_that_is_not_well_asked_for_is_not_made() {
             "name_invalid",
             "/name",
         ),
+        (
+            json!({ "name": "\u{1b}[2J", "scopes": ["admin"] }),
+            "name_invalid",
+            "/name",
+        ),
+        (
+            json!({ "name": "  ", "scopes": ["admin"] }),
+            "name_invalid",
+            "/name",
+        ),
         (json!({ "scopes": ["admin"] }), "field_missing", "/name"),
         (json!({ "name": "a" }), "field_missing", "/scopes"),
         (

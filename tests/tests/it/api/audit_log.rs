@@ -117,7 +117,7 @@ async fn a_tenants_log_begins_with_its_own_making_and_has_replays() {
 
 /// What was not changed is not on record as changed: an entry stands and falls with its change.
 #[tokio::test]
-async fn a_change_that_is_refused_leaves_no_entry() {
+async fn a_change_that_is_refused_or_changes_nothing_leaves_no_entry() {
     let api = Api::start().await;
     let program = api.program().await;
     program.endpoint(json!({ "uid": "one" })).await;
@@ -126,6 +126,8 @@ async fn a_change_that_is_refused_leaves_no_entry() {
     let taken = program.patch(ONE, &json!({ "uid": "two" })).await;
     taken.refuses(409, "uid_taken");
     program.patch(ONE, &json!({})).await.expect(200);
+    let same = program.patch(ONE, &json!({ "uid": "one" })).await;
+    same.expect(200);
     let rotate = format!("{ONE}/rotate-secret");
     let rotated = program.post(&rotate, &json!({ "scheme": "v1a" })).await;
     rotated.refuses(422, "secret_invalid");

@@ -120,9 +120,11 @@ impl CreateApiKey {
     /// The key, or everything that is wrong with the request.
     fn checked(self, now: DateTime<Utc>, mut faults: Faults) -> Result<Asked, Failure> {
         let length = self.name.chars().count();
-        if !(1..=limits::NAME_CHARS).contains(&length) || self.name.contains('\0') {
+        let fits = (1..=limits::NAME_CHARS).contains(&length) && !self.name.trim().is_empty();
+        // It is printed to terminals, too.
+        if !fits || self.name.contains(char::is_control) {
             let detail = format!(
-                "a name has 1 to {} characters, and no NUL",
+                "a name has 1 to {} characters, not all of them spaces, and no control character",
                 limits::NAME_CHARS
             );
             faults.add("/name", Problem::NameInvalid, detail);
