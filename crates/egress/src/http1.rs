@@ -155,3 +155,43 @@ impl Body for Driven<'_> {
         Pin::new(&mut self.incoming).poll_frame(cx)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read as _, Write as _},
+        net::TcpListener,
+        time::Duration,
+    };
+
+    use futures_util::FutureExt as _;
+    use posthorn_domain::{id::TenantId, url::EndpointUrl};
+    use uuid::Uuid;
+
+    use super::*;
+
+    /// C29: after the handshake of TLS 1.3 a receiver sends tickets, whenever it likes. Here other bytes lie where they would: the kernel
+    /// has them, and the runtime has not heard of them.
+    #[tokio::test]
+    async fn what_comes_on_a_new_connection_keeps_no_request_from_being_sent() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let (mut receiver, _) = listener.accept().unwrap();
+        let url = EndpointUrl::parse(&format!("http://{address}/")).unwrap();
+        let target = Target::of(TenantId::from_uuid(Uuid::nil()), &url);
+        let connection = Connection::plain(stream, address);
+        let mut connection = Http1::begin(connection, target).await.unwrap();
+        receiver.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+        let request = Request::post("/").body(Full::default()).unwrap();
+        let _ = connection
+            .request(Uri::from_static("/"), request)
+            .now_or_never();
+        let mut sent = [0; 4];
+        receiver
+            .set_read_timeout(Some(Duration::from_secs(5)))
+            .unwrap();
+        receiver.read_exact(&mut sent).unwrap();
+        assert_eq!(&sent, b"POST");
+    }
+}

@@ -19,7 +19,7 @@ use posthorn_egress::{Egress, EgressError, EgressOptions};
 use posthorn_tests::{
     authority::{Authority, self_signed_saying, self_signed_server},
     name_server::{NameAnswer, NameServer},
-    receiver::{OnAccept, Receiver, Reply},
+    receiver::{OnAccept, Receiver},
 };
 use rcgen::{BasicConstraints, CrlDistributionPoint, ExtendedKeyUsagePurpose, IsCa, date_time_ymd};
 use rustls::ServerConfig;
@@ -48,25 +48,6 @@ async fn an_extra_root_is_trusted() {
     answered(post(&egress, &receiver.url("/")).await);
     assert_eq!(receiver.requests().len(), 1);
 }
-
-/// C29: TLS 1.3 says something of its own after the handshake, whenever it likes. On a new connection that is nothing unasked: with
-/// 8 tickets one of twenty requests met them on their way.
-#[tokio::test(flavor = "multi_thread")]
-async fn tickets_that_come_on_a_new_connection_are_in_no_requests_way() {
-    let authority = Authority::new();
-    let mut config = ServerConfig::clone(&authority.server());
-    config.send_tls13_tickets = 8;
-    let receiver = Receiver::start_tls(Arc::new(config)).await.unwrap();
-    receiver.script("/", Reply::status(200).header("connection", "close"));
-    let (egress, url) = (trusting(&authority.pem()), receiver.url("/"));
-    for _ in 0..TICKETED {
-        answered(post(&egress, &url).await);
-    }
-    assert_eq!(receiver.requests().len(), TICKETED);
-}
-
-/// Connections of that test: more than enough for one to meet a ticket.
-const TICKETED: usize = 300;
 
 #[tokio::test]
 async fn an_unknown_issuer_is_refused_before_a_byte_of_http() {
